@@ -372,16 +372,16 @@ nb::object attention_merge_lse_of(nb::handle contexts_object, nb::handle lse_obj
 
 // Short, so that help() fits on one screen. regard/attention.h has the full contract.
 constexpr const char* kForwardText =
-    "softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.\n"
+    "Computes softmax(soft_cap(scale · query · keyᵀ) + bias) · value, with the softmax over visible keys.\n"
     "\n"
     "query (B, H, L, D), key (B, Hkv, S, D) and value (B, Hkv, S, Dv) are arrays of float32, bfloat16 or\n"
     "float16, in any combination, or all of float64. They may be arrays of NumPy, PyTorch or JAX, or any\n"
-    "object with the buffer protocol or DLPack, in CPU memory, and are read in place, with any strides.\n"
-    "Returns context (B, H, L, Dv), an array of query's library. With return_… it returns a tuple of\n"
-    "context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S), sink_weights (B, H, L) and\n"
-    "fingerprint (bytes, for attention_backward), as requested. out, row_max … are arrays to write to\n"
-    "instead of new ones. causal='top_left' or 'bottom_right' also sets query_offset. Raises ValueError\n"
-    "before any work is done.";
+    "object that supports the buffer protocol or DLPack, in CPU memory, and are read in place, with any\n"
+    "strides. Returns context (B, H, L, Dv), an array of query's library. With return_… options, returns a\n"
+    "tuple of context and the requested results: row_max, row_sum and lse (B, H, L), weights (B, H, L, S),\n"
+    "sink_weights (B, H, L) and fingerprint (bytes, for attention_backward). out, row_max … are arrays that\n"
+    "are written to instead of new arrays. causal='top_left' or 'bottom_right' also sets query_offset.\n"
+    "Raises ValueError before any work is done.";
 
 }  // namespace
 
@@ -424,8 +424,9 @@ void bind_attention(nb::module_& module) {
                                "rows: collections.abc.Sequence[tuple[int, int]] | None = None, "
                                "keys: tuple[int, int] | None = None, kind: str = 'weights'" +
                                options + ") -> typing.Any")),
-             "The exact weights (scores with kind='scores') of selected rows and keys: zero-based ranges\n"
-             "(begin, end). row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).");
+             "Computes the exact weights (with kind='scores', the scores) of selected rows and keys, which are\n"
+             "zero-based ranges (begin, end). row_max and row_sum are those of attention_forward. Returns an array\n"
+             "(B, H, R, keys).");
   module.def("attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value"), nb::arg("kwargs"),
              nb::sig(signature("def attention_with_statistics(" + arrays +
@@ -433,25 +434,26 @@ void bind_attention(nb::module_& module) {
                                "chosen_keys: collections.abc.Sequence[int] | object | None = None, "
                                "chosen_ranges: object | None = None, chosen_offset: int | None = None" +
                                options + ") -> dict[str, typing.Any]")),
-             "attention_forward and, in the same pass, statistics of its rows, by name: context, row_max, row_sum,\n"
-             "lse, fingerprint, entropy, largest_weight and mean_distance (B, H, L), and their means head_… (B,\n"
-             "H). With top_keys=k, also top_keys and top_weights (B, H, L, k). With chosen keys, also chosen_weight\n"
-             "and its mean. Chosen keys are chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2)\n"
-             "or (B, L, 2), with begin and end for each row; or chosen_offset=n, the key at the position of the\n"
-             "row + n: -1 is the previous token, 1 - period the token after the earlier copy of this token.\n"
-             "Positions are i + query_offset. Keys that do not exist have no weight.");
+             "Computes attention_forward and, in the same pass, statistics of its rows. Returns by name: context,\n"
+             "row_max, row_sum, lse, fingerprint, entropy, largest_weight and mean_distance (B, H, L), and the means\n"
+             "head_… (B, H). With top_keys=k, also top_keys and top_weights (B, H, L, k). With chosen keys, also\n"
+             "chosen_weight and its mean. Chosen keys are given by chosen_keys=[0, 4] for all rows, by\n"
+             "chosen_ranges, int64 (L, 2), (1, 2) or (B, L, 2), with begin and end for each row, or by\n"
+             "chosen_offset=n, the key at the position of the row + n: -1 is the previous token, 1 - period the\n"
+             "token after the earlier copy of this token. Positions are i + query_offset. The weight of a key that\n"
+             "does not exist is 0.");
   module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
              nb::arg("row_sum"), nb::arg("kwargs"),
              nb::sig(signature("def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, "
                                "pooled_map: tuple[int, int] | None = None, cells: str = 'means'" +
                                options + ") -> dict[str, typing.Any]")),
-             "key_mass (B, H, S), the weight on each key summed over the queries. With its size (Ga, Gb) also\n"
-             "pooled_map (B, H, Ga, Gb), the mean or sum of the weights in each cell.");
+             "Computes key_mass (B, H, S), the weight on each key summed over the queries. If pooled_map is given as\n"
+             "a size (Ga, Gb), also computes pooled_map (B, H, Ga, Gb), the mean or sum of the weights in each cell.");
   module.def("attention_partials", &attention_partials_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value").none(), nb::arg("kwargs"),
              nb::sig(signature("def attention_partials(query: object, key: object, value: object, *" + options +
                                ") -> dict[str, typing.Any]")),
-             "Partial results over chunks of 1024 keys, before the division by row_sum: accumulator and\n"
+             "Computes partial results over chunks of 1024 keys, before the division by row_sum: accumulator and\n"
              "scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).");
   module.def("attention_merge", &attention_merge_of, nb::arg("accumulator"), nb::arg("row_max"), nb::arg("row_sum"),
              nb::arg("kwargs"),
@@ -462,12 +464,13 @@ void bind_attention(nb::module_& module) {
                                "sink_weights: object | None = None, return_row_max: bool = False, "
                                "return_row_sum: bool = False, return_lse: bool = False, "
                                "return_sink_weights: bool = False, num_threads: int = 0) -> typing.Any")),
-             "Merges N partial results in key order. Those of all chunks give the same bits as attention_forward.");
+             "Merges N partial results in key order. The result for all chunks is bit-identical to that of\n"
+             "attention_forward.");
   module.def("attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),
              nb::sig("def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, "
                      "return_lse: bool = False, num_threads: int = 0) -> typing.Any"),
-             "Merges N finished results over disjoint sets of keys, using their lse: contexts (N, B, H, L, Dv), lse\n"
-             "(N, B, H, L).");
+             "Merges N complete results over disjoint sets of keys, using the lse of each result: contexts\n"
+             "(N, B, H, L, Dv), lse (N, B, H, L).");
 }
 
 }  // namespace regard::python

@@ -141,14 +141,14 @@ void bind_backward(nb::module_& module) {
                                "grad_bias: object | None = None, grad_sinks: object | None = None, "
                                "accumulate: collections.abc.Sequence[str] = ()" +
                                options_signature() + ") -> dict[str, typing.Any]")),
-             "Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are those that\n"
-             "the forward call wrote; grad_context (B, H, L, Dv) and grad_lse (B, H, L) are the gradients of the\n"
-             "loss with respect to its results. Raises ValueError if options differ from those of the forward\n"
-             "call; fingerprint='unchecked' turns this check off, for row_max and row_sum that are merged from\n"
-             "partial results. gradients selects which gradients to compute. They have the shapes of the arrays\n"
-             "that they belong to and the type of query; grad_bias and grad_sinks are float32 (float64). An array\n"
-             "with the name of a gradient is written to instead of a new one, or added to if accumulate contains\n"
-             "the name.");
+             "Computes the gradients of attention_forward. Returns them by name. context, row_max, row_sum and\n"
+             "fingerprint are results of the forward call; grad_context (B, H, L, Dv) and grad_lse (B, H, L) are the\n"
+             "gradients of the loss with respect to context and lse. Raises ValueError if options differ from those\n"
+             "of the forward call; fingerprint='unchecked' disables this check, for row_max and row_sum that were\n"
+             "merged from partial results. gradients selects the gradients to compute. They have the shapes of the\n"
+             "corresponding arrays and the type of query; grad_bias and grad_sinks are float32 (float64 if query is\n"
+             "float64). If an array is passed under the name of a gradient, the gradient is written to it instead of\n"
+             "to a new array, or added to it if accumulate contains the name.");
 }
 
 }  // namespace regard::python

@@ -109,18 +109,20 @@ NB_MODULE(_regard, module) {
   module.def("plan", &plan_of, nb::arg("call"), nb::arg("args"), nb::arg("kwargs"),
              nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "
                      "dict[str, typing.Any]"),
-             "What the operators that call(*args, **kwargs) runs would do, without doing it: instruction_set and\n"
-             "why, operators (name, strategy, operations, bytes, num_threads), workspace_bytes.");
+             "Returns the planned execution of the operators that call(*args, **kwargs) would run, without running\n"
+             "them: instruction_set, why (the reason for this choice), operators (name, strategy, operations, bytes,\n"
+             "num_threads) and workspace_bytes.");
   module.def("instruction_sets", &instruction_sets_of, nb::sig("def instruction_sets() -> list[dict[str, typing.Any]]"),
-             "Every instruction set that the library was built for, the best one last.");
+             "Returns all instruction sets that the library was built for, with the best one last.");
   module.def("active_instruction_set", &regard::active_instruction_set);
   module.def("default_num_threads", &regard::default_num_threads);
   module.def("available_memory_bytes", &regard::available_memory_bytes);
   module.def("fma_gflops", &fma_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "GFLOP/s of float32 multiply-adds on registers: an upper bound for any operator.");
+             "Returns the GFLOP/s of float32 multiply-adds on registers, an upper bound for all operators.");
   module.def("bf16_dot_gflops", &bf16_dot_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
-             "GFLOP/s of bfloat16 dot products on registers; None unless the active instruction set is\n"
-             "avx512_bf16.");
+             "Returns the GFLOP/s of bfloat16 dot products on registers, or None unless the active instruction set\n"
+             "is avx512_bf16.");
   module.def("read_gigabytes_per_second", &read_gigabytes_per_second_of, nb::arg("bytes_per_thread"),
-             nb::arg("num_threads"), nb::arg("seconds"), "GB/s of memory reads, in the best of several loops.");
+             nb::arg("num_threads"), nb::arg("seconds"),
+             "Returns the GB/s of memory reads in the best of several loops.");
 }

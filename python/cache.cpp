@@ -251,7 +251,8 @@ nb::object attention_decode_partials_of(nb::handle query_object, Cache& cache, n
 }  // namespace
 
 void bind_cache(nb::module_& module) {
-  nb::class_<Cache>(module, "KvCache", "Keys and values that are kept between calls, packed as the kernels read them.")
+  nb::class_<Cache>(module, "KvCache",
+                    "Keys and values that are kept between calls, packed in the order in which kernels read them.")
       .def(
           "__init__",
           [](Cache* cache, Index head_size, Index capacity, Index num_sequences, Index num_kv_heads,
@@ -272,22 +273,23 @@ void bind_cache(nb::module_& module) {
           nb::arg("num_kv_heads") = 1, nb::arg("value_head_size") = nb::none(), nb::arg("page_keys") = 0,
           nb::arg("num_pages") = 0, nb::arg("ring") = false, nb::arg("dtype") = "float32",
           "Creates an empty cache. head_size is D; value_head_size is Dv, by default head_size. dtype is\n"
-          "float32, float64, bfloat16, float16 or int8. page_keys, a multiple of 32, and num_pages make a paged\n"
-          "cache. ring keeps the newest `capacity` keys.")
+          "float32, float64, bfloat16, float16 or int8. page_keys, a multiple of 32, and num_pages create a paged\n"
+          "cache. With ring, only the newest `capacity` keys are kept.")
       .def("append", &append, nb::arg("key"), nb::arg("value"), nb::arg("sequence") = nb::none(),
            nb::arg("counts") = nb::none(),
            nb::sig("def append(self, key: object, value: object, sequence: int | None = None, "
                    "counts: collections.abc.Sequence[int] | object | None = None) -> None"),
-           "Appends keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them\n"
-           "to sequence b. With sequence, appends (Hkv, L, D) and (Hkv, L, Dv) to that sequence. float32,\n"
-           "bfloat16 and float16 arrays are rounded to the type of the cache; a float64 cache takes float64.")
+           "Appends keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences; with counts, appends the\n"
+           "first counts[b] keys to sequence b. With sequence, appends (Hkv, L, D) and (Hkv, L, Dv) to that\n"
+           "sequence. float32, bfloat16 and float16 arrays are rounded to the type of the cache; a float64 cache\n"
+           "accepts only float64.")
       .def(
           "truncate",
           [](Cache& cache, Index sequence, Index length) {
             const auto lock = cache.changing("KvCache.truncate");
             cache.visit([&](auto& typed) { typed.truncate(sequence, length); });
           },
-          nb::arg("sequence"), nb::arg("length"), "Keeps the first `length` keys.")
+          nb::arg("sequence"), nb::arg("length"), "Removes all keys of a sequence after the first `length` keys.")
       .def(
           "fork",
           [](Cache& cache, Index from, Index to) {
@@ -295,7 +297,7 @@ void bind_cache(nb::module_& module) {
             cache.visit([&](auto& typed) { typed.fork(from, to); });
           },
           nb::arg("from_sequence"), nb::arg("to_sequence"),
-          "Makes to_sequence, which must be empty, share the keys and values of from_sequence: whole panels are\n"
+          "Makes to_sequence, which must be empty, share the keys and values of from_sequence. Whole panels are\n"
           "not copied.")
       .def(
           "length",
@@ -304,14 +306,14 @@ void bind_cache(nb::module_& module) {
             return cache.visit([&](auto& typed) { return typed.length(sequence); });
           },
           nb::arg("sequence") = 0,
-          "The number of keys that were appended and not truncated; in a ring, including those no longer stored.")
+          "The number of appended keys that were not truncated; for a ring, including keys no longer stored.")
       .def(
           "first_key",
           [](Cache& cache, Index sequence) {
             const auto lock = cache.reading();
             return cache.visit([&](auto& typed) { return typed.first_key(sequence); });
           },
-          nb::arg("sequence") = 0, "The first key that is still stored: 0 except in a ring.")
+          nb::arg("sequence") = 0, "The index of the first key still stored, which is 0 except in a ring.")
       .def_prop_ro("num_free_pages",
                    [](Cache& cache) {
                      const auto lock = cache.reading();
@@ -321,9 +323,9 @@ void bind_cache(nb::module_& module) {
           "open",
           [](nb::handle memory) { return Cache::open(std::make_unique<Array>("KvCache.open", "memory", memory)); },
           nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
-          "Opens, in place, a cache from the `memory` of another cache: bytes aligned to 64, such as a\n"
-          "mapped file. The cache keeps them alive. If they are writable, append() writes to them. Raises\n"
-          "RuntimeError with the byte offset if the block is not consistent.")
+          "Opens a cache in place from the `memory` of another cache: a block of bytes aligned to 64, such as a\n"
+          "mapped file. The cache keeps the block alive. If it is writable, append() writes to it. Raises\n"
+          "RuntimeError with the byte offset if the block is not a consistent cache.")
       .def_prop_ro(
           "memory",
           [](nb::handle self) {
@@ -331,8 +333,8 @@ void bind_cache(nb::module_& module) {
             return nb::ndarray<nb::memview, const std::uint8_t, nb::ndim<1>>(block.data(), {block.size()}, self);
           },
           nb::rv_policy::reference, nb::sig("def memory(self) -> memoryview"),
-          "The block (docs/guide/kv-caches.md), read-only. open() opens a block that was written to a file and\n"
-          "later read or mapped.")
+          "The memory block (docs/guide/kv-caches.md), read-only. open() opens a block that was saved to a file\n"
+          "and later read or mapped.")
       .def_prop_ro("num_bytes",
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)
@@ -348,15 +350,15 @@ void bind_cache(nb::module_& module) {
                         "lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, "
                         "return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False" +
                         options_signature() + ") -> typing.Any")),
-      "attention_forward over a cache, with the same bits. query (B, H, L, D), B the number of sequences in\n"
-      "the cache. The queries are the newest L positions of each sequence unless query_offset is given. A\n"
-      "sequence without keys yields zeros.");
+      "Computes attention_forward over a cache, with bit-identical results. query has shape (B, H, L, D),\n"
+      "where B is the number of sequences in the cache. The queries are at the newest L positions of each\n"
+      "sequence unless query_offset is given. The context for a sequence without keys is 0.");
   module.def("attention_decode_partials", &attention_decode_partials_of, nb::arg("query"), nb::arg("cache"),
              nb::arg("kwargs"),
              nb::sig(signature("def attention_decode_partials(query: object, cache: KvCache, *" + options_signature() +
                                ") -> dict[str, typing.Any]")),
-             "Partial results over chunks of 1024 keys of a cache, as in attention_partials: accumulator and\n"
-             "scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).");
+             "Computes partial results over chunks of 1024 keys of a cache, as attention_partials does: accumulator\n"
+             "and scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).");
 }
 
 }  // namespace regard::python

@@ -183,26 +183,26 @@ void bind_embedding(nb::module_& module) {
   module.def("embedding_forward", &embedding_forward_of, nb::arg("table"), nb::arg("indices"), nb::arg("kwargs"),
              nb::sig("def embedding_forward(table: object, indices: collections.abc.Sequence[int] | object, *, "
                      "out: object | None = None, accumulate: bool = False, num_threads: int = 0) -> typing.Any"),
-             "table[indices]: table (V, E), indices (R), output (R, E).");
+             "Returns table[indices] for table (V, E) and indices (R): (R, E).");
   module.def("embedding_backward", &embedding_backward_of, nb::arg("indices"), nb::arg("grad_output"),
              nb::arg("kwargs"),
              nb::sig("def embedding_backward(indices: collections.abc.Sequence[int] | object, grad_output: object, *, "
                      "num_rows: int | None = None, grad_table: object | None = None, accumulate: bool = False, "
                      "rows_per_group: int = 0, num_threads: int = 0) -> typing.Any"),
-             "Gradient of the table, (V, E): the sum of the rows of grad_output (R, E) with the same index.\n"
-             "num_rows is V; with grad_table it may be absent.");
+             "Computes the gradient of the table, (V, E): each row is the sum of the rows of grad_output (R, E) with\n"
+             "that index. num_rows is V; it may be omitted if grad_table is given.");
   const std::string rotary =
       "base: float = 10000.0, layout: str = 'halves', size: int = 0, first_position: int = 0, "
       "positions: collections.abc.Sequence[int] | object | None = None, num_threads: int = 0) -> typing.Any";
   module.def("rotary_forward", &rotary_forward_of, nb::arg("input"), nb::arg("kwargs"),
              nb::sig(signature("def rotary_forward(input: object, *, out: object | None = None, " + rotary)),
              "Rotates pairs of components of queries or keys (B, H, L, D) by angles that grow with the position.\n"
-             "layout is halves or interleaved; positions (L) or (B, L). out may be input.");
+             "layout is halves or interleaved, and positions has shape (L) or (B, L). out may be input.");
   module.def("rotary_backward", &rotary_backward_of, nb::arg("grad_output"), nb::arg("kwargs"),
              nb::sig(signature("def rotary_backward(grad_output: object, *, grad_input: object | None = None, "
                                "accumulate: bool = False, " +
                                rotary)),
-             "The gradient of rotary_forward: the rotation by the opposite angles.");
+             "Computes the gradient of rotary_forward: the rotation by the opposite angles.");
   module.def("cross_entropy_forward", &cross_entropy_forward_of, nb::arg("logits"), nb::arg("targets"),
              nb::arg("kwargs"),
              nb::sig("def cross_entropy_forward(logits: object, targets: collections.abc.Sequence[int] | object, *, "
@@ -210,9 +210,9 @@ void bind_embedding(nb::module_& module) {
                      "return_row_loss: bool = False, return_grad_logits: bool = False, ignored_target: int = -1, "
                      "reduction: str = 'mean', grad_scale: float = 1.0, count: int = 0, rows_per_group: int = 0, "
                      "num_threads: int = 0) -> tuple[typing.Any, ...]"),
-             "The cross-entropy loss of logits (R, V) and targets (R), and the number of targets that are not\n"
-             "ignored; on request the loss of each row (R) and the gradient of logits (R, V), which may\n"
-             "overwrite logits.");
+             "Computes the cross-entropy loss of logits (R, V) and targets (R), and the number of targets that are\n"
+             "not ignored. On request, also computes the loss of each row (R) and the gradient of logits (R, V),\n"
+             "which may overwrite logits.");
 }
 
 }  // namespace regard::python

@@ -211,28 +211,28 @@ void bind_layers(nb::module_& module) {
   module.def("activation_forward", &activation_forward_of, nb::arg("input"), nb::arg("activation"), nb::arg("kwargs"),
              nb::sig("def activation_forward(input: object, activation: str, *, out: object | None = None, "
                      "num_threads: int = 0) -> typing.Any"),
-             "f(input), (R, E). activation is none, relu, gelu, gelu_tanh or silu. out may be input.");
+             "Computes f(input), (R, E), where activation f is none, relu, gelu, gelu_tanh or silu. out may be input.");
   module.def("activation_backward", &activation_backward_of, nb::arg("input"), nb::arg("grad_output"),
              nb::arg("activation"), nb::arg("kwargs"),
              nb::sig("def activation_backward(input: object, grad_output: object, activation: str, *, "
                      "grad_input: object | None = None, accumulate: bool = False, num_threads: int = 0) -> typing.Any"),
-             "grad_output · f′(input), (R, E). grad_input may be input or grad_output.");
+             "Computes grad_output · f′(input), (R, E). grad_input may be input or grad_output.");
   module.def("swiglu_forward", &swiglu_forward_of, nb::arg("gate"), nb::arg("up"), nb::arg("kwargs"),
              nb::sig("def swiglu_forward(gate: object, up: object, *, out: object | None = None, "
                      "num_threads: int = 0) -> typing.Any"),
-             "silu(gate) · up, element by element: (R, F).");
+             "Computes silu(gate) · up, (R, F), element by element.");
   module.def("swiglu_backward", &swiglu_backward_of, nb::arg("gate"), nb::arg("up"), nb::arg("grad_output"),
              nb::arg("kwargs"),
              nb::sig("def swiglu_backward(gate: object, up: object, grad_output: object, *, "
                      "grad_gate: object | None = None, grad_up: object | None = None, "
                      "accumulate: collections.abc.Sequence[str] = (), num_threads: int = 0) -> dict[str, typing.Any]"),
-             "Gradients of silu(gate) · up, by name: grad_gate and grad_up, (R, F).");
+             "Computes the gradients of silu(gate) · up. Returns grad_gate and grad_up, (R, F), by name.");
   module.def("layer_norm_forward", &layer_norm_forward_of, nb::arg("input"), nb::arg("gain"),
              nb::arg("bias") = nb::none(), nb::arg("kwargs"),
              nb::sig("def layer_norm_forward(input: object, gain: object, bias: object | None = None, *, "
                      "addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, "
                      "num_threads: int = 0) -> typing.Any"),
-             "(x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).");
+             "Computes (x − mean) / √(variance + epsilon) · gain + bias for every row of x = input + addend, (R, E).");
   module.def("layer_norm_backward", &layer_norm_backward_of, nb::arg("input"), nb::arg("gain"), nb::arg("grad_output"),
              nb::arg("kwargs"),
              nb::sig("def layer_norm_backward(input: object, gain: object, grad_output: object, *, "
@@ -240,19 +240,19 @@ void bind_layers(nb::module_& module) {
                      "grad_gain: object | None = None, grad_bias: object | None = None, "
                      "accumulate: collections.abc.Sequence[str] = (), rows_per_group: int = 0, "
                      "num_threads: int = 0) -> dict[str, typing.Any]"),
-             "Gradients of layer_norm_forward, by name: grad_input (R, E), which is that of addend as well,\n"
-             "grad_gain (E) and grad_bias (E).");
+             "Computes the gradients of layer_norm_forward. Returns by name: grad_input (R, E), which is also the\n"
+             "gradient of addend, grad_gain (E) and grad_bias (E).");
   module.def("rms_norm_forward", &rms_norm_forward_of, nb::arg("input"), nb::arg("gain"), nb::arg("kwargs"),
              nb::sig("def rms_norm_forward(input: object, gain: object, *, addend: object | None = None, "
                      "epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> typing.Any"),
-             "x / √(Σ x² / E + epsilon) · gain of every row of x = input + addend: (R, E).");
+             "Computes x / √(Σ x² / E + epsilon) · gain for every row of x = input + addend, (R, E).");
   module.def("rms_norm_backward", &rms_norm_backward_of, nb::arg("input"), nb::arg("gain"), nb::arg("grad_output"),
              nb::arg("kwargs"),
              nb::sig("def rms_norm_backward(input: object, gain: object, grad_output: object, *, "
                      "addend: object | None = None, epsilon: float = 1e-05, grad_input: object | None = None, "
                      "grad_gain: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
                      "rows_per_group: int = 0, num_threads: int = 0) -> dict[str, typing.Any]"),
-             "Gradients of rms_norm_forward, by name: grad_input (R, E) and grad_gain (E).");
+             "Computes the gradients of rms_norm_forward. Returns grad_input (R, E) and grad_gain (E) by name.");
 }
 
 }  // namespace regard::python

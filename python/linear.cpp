@@ -136,34 +136,35 @@ void bind_linear(nb::module_& module) {
     return std::visit([](const auto& packed) { return nb::make_tuple(packed.num_inputs(), packed.num_outputs()); },
                       self);
   };
-  nb::class_<Packed>(module, "PackedLinear", "The weight (I, O) of linear_forward, packed once for many calls: a copy.")
+  nb::class_<Packed>(module, "PackedLinear", "A packed copy of a weight (I, O) for many calls to linear_forward.")
       .def(
           "__init__", [](Packed* self, nb::handle weight) { new (self) Packed(packed_linear_of(weight)); },
           nb::arg("weight"), nb::sig("def __init__(self, weight: object) -> None"))
-      .def_prop_ro("shape", extents, nb::sig("def shape(self) -> tuple[int, int]"), "(I, O)")
+      .def_prop_ro("shape", extents, nb::sig("def shape(self) -> tuple[int, int]"), "The shape of the weight, (I, O).")
       .def_prop_ro(
           "num_bytes",
           [](const Packed& self) { return std::visit([](const auto& packed) { return packed.num_bytes(); }, self); },
-          "The size of the panels in bytes.");
+          "The size of the packed weight in bytes.");
   module.def(
       "linear_forward", &linear_forward_of, nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(),
       nb::arg("kwargs"),
       nb::sig("def linear_forward(input: object, weight: PackedLinear | object, bias: object | None = None, *, "
               "out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> "
               "typing.Any"),
-      "activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of\n"
-      "float32, float64 or bfloat16. The output of bfloat16 inputs may be float32 (dtype, out). activation\n"
-      "is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I): pass weight.T.");
+      "Computes activation(input · weight + bias) for input (R, I), weight (I, O) or PackedLinear, and bias\n"
+      "(O), all of float32, float64 or bfloat16. The output for bfloat16 inputs may be float32 (dtype, out).\n"
+      "activation is none, relu, gelu, gelu_tanh or silu. The weight of a PyTorch nn.Linear has shape (O, I):\n"
+      "pass weight.T.");
   module.def("linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("weight"), nb::arg("grad_output"),
              nb::arg("kwargs"),
              nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "
                      "grad_input: object | None = None, grad_weight: object | None = None, "
                      "grad_bias: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
                      "rows_per_group: int = 0, num_threads: int = 0) -> dict[str, typing.Any]"),
-             "Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O) and grad_bias\n"
-             "(O), from grad_output (R, O), the gradient of the loss with respect to the argument of the\n"
-             "activation. An array with the name of a gradient is written to, or added to if accumulate contains\n"
-             "the name.");
+             "Computes the gradients of input · weight + bias from grad_output (R, O), the gradient of the loss with\n"
+             "respect to the argument of the activation. Returns grad_input (R, I), grad_weight (I, O) and grad_bias\n"
+             "(O) by name. If an array is passed under the name of a gradient, the gradient is written to it, or\n"
+             "added to it if accumulate contains the name.");
 }
 
 }  // namespace regard::python

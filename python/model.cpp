@@ -173,23 +173,23 @@ void bind_views(nb::module_& module) {
             return rendered([&](const Runtime& runtime) { return render_text(self, options, runtime.stop); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, nb::arg("step") = "",
-          "All steps as text, or one step by its name or number.")
+          "All steps, or one step specified by name or number, as text.")
       .def(
           "json",
           [](const Explanation& self, const std::string& step) {
             return rendered([&](const Runtime& runtime) { return render_json(self, {.step = step}, runtime.stop); });
           },
-          nb::arg("step") = "", "The same as JSON, schema regard/1.")
+          nb::arg("step") = "", "The result as JSON, schema regard/1.")
       .def(
           "html",
           [](const Explanation& self) {
             return rendered([&](const Runtime& runtime) { return render_html(self, {}, runtime.stop); });
           },
-          "The same as one page.")
+          "The result as one HTML page.")
       .def("__repr__", [](const Explanation& self) {
         return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime.stop); });
       });
-  nb::class_<Analysis>(module, "SentenceAnalysis", "What one word of a sentence attends to in a model.")
+  nb::class_<Analysis>(module, "SentenceAnalysis", "The attention of one word of a sentence in a model.")
       .def(
           "text",
           [](const Analysis& self, int width, bool color) {
@@ -204,18 +204,18 @@ void bind_views(nb::module_& module) {
             return rendered(
                 [&](const Runtime& runtime) { return render_sentence_json(self.analysis, {}, runtime.stop); });
           },
-          "The same as JSON, schema regard/1.")
+          "The result as JSON, schema regard/1.")
       .def(
           "html",
           [](const Analysis& self) {
             return rendered(
                 [&](const Runtime& runtime) { return render_sentence_html(self.model, self.analysis, {}, runtime); });
           },
-          "The same as one page, with every head of every layer.")
+          "The analysis as one HTML page with every head of every layer.")
       .def("__repr__", [](const Analysis& self) {
         return rendered([&](const Runtime& runtime) { return render_sentence_text(self.analysis, {}, runtime.stop); });
       });
-  nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
+  nb::class_<Comparison>(module, "Comparison", "A comparison of one word in several sentences.")
       .def(
           "text",
           [](const Comparison& self, int width, bool color, bool full) {
@@ -228,14 +228,14 @@ void bind_views(nb::module_& module) {
           [](const Comparison& self) {
             return rendered([&](const Runtime& runtime) { return render_compare_json(self, "", runtime.stop); });
           },
-          "The same as JSON, schema regard/1.")
+          "The result as JSON, schema regard/1.")
       .def(
           "html",
           [](const Comparison& self) {
             return rendered([&](const Runtime& runtime) { return render_compare_html(self, "", runtime.stop); });
           },
-          "The same as one page.")
-      .def("findings", &compare_findings, "What the comparison shows, in sentences.")
+          "The result as one HTML page.")
+      .def("findings", &compare_findings, "The findings of the comparison, in sentences.")
       .def("__repr__", [](const Comparison& self) {
         return rendered([&](const Runtime& runtime) { return render_compare_text(self, {}, runtime.stop); });
       });
@@ -246,8 +246,8 @@ void bind_views(nb::module_& module) {
 void bind_model(nb::module_& module) {
   nb::class_<SentenceModel>(
       module, "Model",
-      "An encoder of the BERT family with its tokenizer, or a decoder trained with Regard, as load_model\n"
-      "returns it.")
+      "An encoder of the BERT family with its tokenizer, or a decoder trained with Regard, as returned by\n"
+      "load_model.")
       .def_prop_ro("num_layers", [](const SentenceModel& model) { return model.extents().num_layers; })
       .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.extents().num_heads; })
       .def_prop_ro("width", [](const SentenceModel& model) { return model.extents().width; })
@@ -266,26 +266,25 @@ void bind_model(nb::module_& module) {
             });
             return tokens;
           },
-          nb::arg("text"), "The tokens of a text that the model sees, including [CLS] and [SEP].");
+          nb::arg("text"), "The tokens of a text that the model processes, including [CLS] and [SEP].");
   bind_views(module);
   module.def("load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
              nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
-             "Reads config.json, tokenizer.json and model.safetensors of a folder in the layout of Hugging Face,\n"
-             "or the newest checkpoint of a training run, which explain() also accepts.\n"
-             "map maps the parameters into memory instead of reading them. Raises RuntimeError with the path of\n"
-             "the file.");
+             "Loads config.json, tokenizer.json and model.safetensors from a folder in the Hugging Face layout, or\n"
+             "the newest checkpoint of a training run, which explain() also accepts. With map, the parameters are\n"
+             "mapped into memory instead of being read. Raises RuntimeError with the path of the file.");
   module.def("explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(),
              nb::arg("query") = nb::none(), nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(),
              nb::arg("hide") = nb::list(), nb::arg("truncate") = false, nb::arg("full") = false,
              nb::sig("def explain(input: object, model: Model | None = None, query: str | None = None, "
                      "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
                      "truncate: bool = False, full: bool = False) -> typing.Any"),
-             "With a model, input is a sentence: returns a SentenceAnalysis of what `query` attends to. Otherwise,\n"
-             "input is matrices and settings as in docs/guide/own-matrices.md, a dict or JSON: returns an\n"
-             "Explanation of every step.");
+             "With a model, input is a sentence, and the result is a SentenceAnalysis of the attention of `query`.\n"
+             "Otherwise, input contains matrices and settings as in docs/guide/own-matrices.md, as a dict or JSON,\n"
+             "and the result is an Explanation of every step.");
   module.def("lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
-             "A document that teaches attention, recomputed. layout is 'rows' or 'columns'. For an unknown name,\n"
-             "the message of the ValueError lists all names.");
+             "Recomputes a document that teaches attention. layout is 'rows' or 'columns'. Raises ValueError with a\n"
+             "list of all names if the name is unknown.");
   module.def(
       "lesson_entries",
       [] {
@@ -293,19 +292,19 @@ void bind_model(nb::module_& module) {
         for (const LessonEntry& entry : lesson_entries()) names.push_back(entry.name);
         return names;
       },
-      "The names of all lessons, in reading order.");
+      "Returns the names of all lessons, in reading order.");
   module.def(
       "compare", &compare_of, nb::arg("model"), nb::arg("word"), nb::arg("sentences"), nb::arg("hide") = nb::list(),
       nb::arg("control") = "", nb::arg("truncate") = false,
       nb::sig("def compare(model: Model, word: str, sentences: collections.abc.Sequence[str], "
               "hide: collections.abc.Sequence[str] = (), control: str = '', truncate: bool = False) -> Comparison"),
-      "How far the vectors of one word differ between sentences, layer by layer, and which heads make them\n"
-      "differ.");
+      "Compares the vectors of one word in several sentences: the differences in each layer, and the heads\n"
+      "that cause them.");
   module.def(
       "embed", &embed_of, nb::arg("model"), nb::arg("texts"), nb::arg("truncate") = false,
       nb::sig("def embed(model: Model, texts: collections.abc.Sequence[str], truncate: bool = False) -> typing.Any"),
-      "Vectors of texts, (n, E), float32, each of L2 norm 1: the mean over the tokens of a text,\n"
-      "normalized.");
+      "Returns the vectors of texts, (n, E), float32. Each is the mean of the vectors of the text's tokens,\n"
+      "normalized to L2 norm 1.");
 }
 
 }  // namespace regard::python

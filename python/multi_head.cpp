@@ -231,9 +231,9 @@ void bind_multi_head(nb::module_& module) {
                                "out: object | None = None, weights: object | None = None, "
                                "return_weights: bool = False, return_state: bool = False" +
                                options_signature() + ") -> typing.Any")),
-             "A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.\n"
-             "key and value are computed from memory (B, S, E_kv), by default from input. state is what\n"
-             "multi_head_attention_backward needs.");
+             "Computes a multi-head attention block on (B, L, E): projections, attention in each head, concatenation\n"
+             "and output projection. Keys and values are computed from memory (B, S, E_kv), which is input by\n"
+             "default. multi_head_attention_backward requires state.");
   std::string gradients;
   for (const char* const name :
        {"input", "memory", "w_query", "w_key", "w_value", "w_output", "b_query", "b_key", "b_value", "b_output"}) {
@@ -246,8 +246,9 @@ void bind_multi_head(nb::module_& module) {
                                parameters + gradients +
                                "accumulate: collections.abc.Sequence[str] = (), rows_per_group: int = 0" +
                                options_signature() + ") -> dict[str, typing.Any]")),
-             "Gradients of multi_head_attention_forward, by name, from its state and grad_output (B, L, E_out).\n"
-             "grad_memory, grad_w_output and grad_b_output exist with memory and with w_output.");
+             "Computes the gradients of multi_head_attention_forward from its state and grad_output (B, L, E_out).\n"
+             "Returns them by name. grad_memory is present only with memory, and grad_w_output and grad_b_output\n"
+             "only with w_output.");
 }
 
 }  // namespace regard::python

@@ -139,7 +139,7 @@ void bind_optimizers(nb::module_& module) {
                      "second_moment: object, *, learning_rate: float = 0.001, beta1: float = 0.9, "
                      "beta2: float = 0.999, epsilon: float = 1e-08, weight_decay: float = 0.01, "
                      "gradient_scale: float = 1.0, step: int = 1, num_threads: int = 0) -> None"),
-             "A step of AdamW on contiguous arrays of any shape, of float32 or float64, in place.");
+             "Performs a step of AdamW, in place, on contiguous float32 or float64 arrays of any shape.");
 #ifdef REGARD_PYTHON_MODEL
   module.def("muon_step", &muon_step_of, nb::arg("matrix"), nb::arg("gradient"), nb::arg("first_moment"),
              nb::arg("kwargs"),
@@ -147,19 +147,19 @@ void bind_optimizers(nb::module_& module) {
                      "learning_rate: float = 0.02, momentum: float = 0.95, nesterov: bool = True, "
                      "weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5, "
                      "num_threads: int = 0) -> None"),
-             "A step of Muon on a matrix, in place: rows are outputs, as in PyTorch's nn.Linear.");
+             "Performs a step of Muon, in place, on a matrix whose rows are outputs, as in PyTorch's nn.Linear.");
   module.def("global_norm", &global_norm_of, nb::arg("values"), nb::kw_only(), nb::arg("num_threads") = 0,
              nb::sig("def global_norm(values: object, *, num_threads: int = 0) -> float"),
-             "The L2 norm of a contiguous array of any shape, in double.");
+             "Returns the L2 norm of a contiguous array of any shape, in double.");
   module.def("clip_factor", &clip_factor, nb::arg("norm"), nb::arg("max_norm"),
-             "The factor that limits a norm: min(1, max_norm / (norm + 1e-6)).");
+             "Returns the factor that limits a norm, min(1, max_norm / (norm + 1e-6)).");
   module.def("learning_rate_at", &learning_rate_of, nb::arg("step"), nb::kw_only(), nb::arg("steps"),
              nb::arg("learning_rate") = 1e-3, nb::arg("min_learning_rate") = 1e-4, nb::arg("warmup") = 0,
-             nb::arg("schedule") = "cosine", "The learning rate of AdamW at a step, numbered from 0.");
+             nb::arg("schedule") = "cosine", "Returns the learning rate of AdamW at a zero-based step.");
   module.def("muon_learning_rate_at", &muon_learning_rate_of, nb::arg("step"), nb::kw_only(), nb::arg("steps"),
              nb::arg("muon_learning_rate") = 0.02, nb::arg("learning_rate") = 1e-3, nb::arg("min_learning_rate") = 1e-4,
              nb::arg("warmup") = 0, nb::arg("schedule") = "cosine",
-             "The learning rate of Muon at a step, in proportion to that of AdamW.");
+             "Returns the learning rate of Muon at a step, proportional to that of AdamW.");
 #endif
 }
 

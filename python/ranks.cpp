@@ -272,19 +272,19 @@ void bind_ranks(nb::module_& module) {
         }
       },
       nullptr);
-  nb::class_<RankGroup>(module, "RankGroup", "Ranks that compute together; used by regard.distributed.")
+  nb::class_<RankGroup>(module, "RankGroup", "A group of ranks that compute together; used by regard.distributed.")
       .def(nb::init<nb::object, double>(), nb::arg("transport"), nb::arg("timeout"),
-           "The ranks of a transport (python/regard/distributed_transports.py): a collective call.")
+           "Creates the group of a transport (python/regard/distributed_transports.py). This is a collective call.")
       .def("call", &RankGroup::call, nb::arg("name"), nb::arg("function"), nb::arg("args"), nb::arg("kwargs"),
            nb::sig("def call(self, name: str, function: collections.abc.Callable[..., typing.Any], *args: object, "
                    "**kwargs: object) -> typing.Any"),
-           "function(*args, **kwargs), whose operator `name` is divided among the ranks.")
+           "Calls function(*args, **kwargs), whose operator `name` is divided among the ranks.")
       .def("close", &RankGroup::close, nb::arg("at_once") = false,
-           "Waits for the other ranks or, with at_once, notifies them that this one has failed.")
+           "Waits for the other ranks or, with at_once, notifies them that this rank has failed.")
       .def_prop_ro("num_ranks", &RankGroup::num_ranks);
   module.def("sum_in_order", &sum_in_order_of, nb::arg("terms"),
              nb::sig("def sum_in_order(terms: object) -> typing.Any"),
-             "The sum of the rows of all ranks, in order; within RankGroup.call().");
+             "Sums the rows of all ranks in order; only within RankGroup.call().");
 }
 
 }  // namespace regard::python

@@ -467,12 +467,12 @@ void bind_training(nb::module_& module) {
             return curve.empty() ? std::pair(0.0, 0.0)
                                  : std::pair(curve.back().loss, curve.back().tokens_per_second.value_or(0));
           },
-          "The loss of the last step, and its tokens per second.")
+          "The loss and the tokens per second of the last step.")
       .def_prop_ro("seconds", [](const Training& self) { return self.run->step_seconds(); })
       .def("advance", &advance, nb::arg("seconds"), nb::arg("num_threads"), nb::arg("folder"),
            nb::arg("checkpoint_every"),
-           "Performs steps for that many seconds. A signal ends it after a complete step. Returns whether the run\n"
-           "is done.")
+           "Performs steps for the given number of seconds. A signal ends the call after a complete step. Returns\n"
+           "whether the run is done.")
       .def(
           "finish",
           [](Training& self) { with_run(self, [](WatchedRun& of, const Runtime& runtime) { of.finish(runtime); }); },
@@ -486,7 +486,7 @@ void bind_training(nb::module_& module) {
             });
             return warning;
           },
-          nb::arg("folder"), "Continues the newest checkpoint of a folder. Returns a warning, or nothing.")
+          nb::arg("folder"), "Resumes the newest checkpoint in a folder. Returns a warning or an empty string.")
       .def(
           "save",
           [](Training& self, nb::handle folder) {
@@ -497,8 +497,8 @@ void bind_training(nb::module_& module) {
                 PyUnicode_DecodeFSDefaultAndSize(saved.data(), static_cast<Py_ssize_t>(saved.size())));
           },
           nb::arg("folder"), nb::sig("def save(self, folder: str | os.PathLike[str]) -> str"),
-          "Saves a checkpoint. Returns its path.")
-      .def("log", &log_of, nb::sig("def log(self) -> dict[str, typing.Any]"), "The columns of the curve.")
+          "Saves a checkpoint and returns its path.")
+      .def("log", &log_of, nb::sig("def log(self) -> dict[str, typing.Any]"), "The columns of the training curve.")
       .def("snapshots", &snapshots_of, nb::sig("def snapshots(self) -> dict[str, typing.Any]"),
            "Steps, losses, weights and scores of all snapshots.")
       .def("probe", &probe_of, nb::sig("def probe(self) -> dict[str, typing.Any]"),
@@ -507,7 +507,7 @@ void bind_training(nb::module_& module) {
            "The moments at which heads formed.")
       .def(
           "findings", [](const Training& self) { return training_findings(self.run->record()); },
-          "What was learned, in sentences.")
+          "The findings of the run, in sentences.")
       .def(
           "summary", [](const Training& self) { return settings_summary(self.run->subject().settings); },
           "The settings in a few lines.")
@@ -518,9 +518,9 @@ void bind_training(nb::module_& module) {
            "Copies of all parameters, by name.")
       .def("logits", &logits_of, nb::arg("tokens"), nb::arg("ablate").none(),
            nb::sig("def logits(self, tokens: object, ablate: tuple[int, int] | None) -> typing.Any"),
-           "(B, L, V) of int64 (B, L).")
+           "The logits, (B, L, V), of int64 token ids, (B, L).")
       .def("generate", &generate_of, nb::arg("prompt"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"),
-           nb::arg("top_p"), nb::arg("seed"), "The ids that continue a prompt.")
+           nb::arg("top_p"), nb::arg("seed"), "The token ids that continue a prompt.")
       .def(
           "encode", [](const Training& self, const std::string& text) { return vocabulary_of(self).encode(text); },
           nb::arg("text"))
@@ -537,7 +537,7 @@ void bind_training(nb::module_& module) {
               return training_text(record, {.width = width, .color = color});
             });
           },
-          nb::arg("width"), nb::arg("color"), "A summary of the run.")
+          nb::arg("width"), nb::arg("color"), "A summary of the run as text.")
       .def("json",
            [](Training& self) { return rendered(self, [](const auto& of) { return training_record_json(of); }); })
       .def("html", [](Training& self) { return rendered(self, [](const auto& of) { return training_html(of); }); })
@@ -557,7 +557,7 @@ void bind_training(nb::module_& module) {
         }
         return tasks;
       },
-      nb::sig("def training_tasks() -> list[dict[str, typing.Any]]"), "The tasks of train().");
+      nb::sig("def training_tasks() -> list[dict[str, typing.Any]]"), "Returns the tasks that train() accepts.");
 }
 
 }  // namespace regard::python

@@ -179,7 +179,8 @@ TEST(Rejections, ValuesPerBatchEntry) {
               c.options.query_offset = std::numeric_limits<Index>::min();
             }).find("query_offset is -9223372036854775808; expected "),
             0u);
-  EXPECT_EQ(message_of([](Call& c) { c.options.window.left = -1; }), "window.left is -1; expected 0 or more, or none for no limit");
+  EXPECT_EQ(message_of([](Call& c) { c.options.window.left = -1; }),
+            "window.left is -1; expected 0 or more, or none for no limit");
   EXPECT_EQ(message_of([](Call& c) { c.options.window.right = -3; }),
             "window.right is -3; expected 0 or more, or none for no limit");
 }

@@ -99,14 +99,12 @@ static void test_cache(void) {
     expect(regard_kv_cache_append_all(cache, &batch, &batch, counts, NULL) == REGARD_OK, "append to all");
   }
   expect(regard_kv_cache_get_free_pages(cache, &free_pages) == REGARD_OK && free_pages == 0, "free pages");
-  expect_code(
-      regard_kv_cache_append(cache, 1, &key, &value, NULL), REGARD_OUT_OF_PAGES,
-      "KvCache::append: pages needed: 1, free: 0; truncate a sequence or create the cache with more "
-      "pages");
-  expect_code(
-      regard_kv_cache_fork(cache, 0, 1), REGARD_OUT_OF_PAGES,
-      "KvCache::fork: pages needed: 1, free: 0; truncate a sequence or create the cache with more "
-      "pages");
+  expect_code(regard_kv_cache_append(cache, 1, &key, &value, NULL), REGARD_OUT_OF_PAGES,
+              "KvCache::append: pages needed: 1, free: 0; truncate a sequence or create the cache with more "
+              "pages");
+  expect_code(regard_kv_cache_fork(cache, 0, 1), REGARD_OUT_OF_PAGES,
+              "KvCache::fork: pages needed: 1, free: 0; truncate a sequence or create the cache with more "
+              "pages");
   expect(regard_kv_cache_get_length(cache, 1, &length, &first_key) == REGARD_OK && length == 0, "nothing was appended");
   regard_kv_cache_free(cache);
 }

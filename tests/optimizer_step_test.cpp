@@ -368,7 +368,7 @@ TEST(OptimizerStepRejections, NameTheArgumentAndChangeNothing) {
               optimizer_step<float>(run.settings, run.description, run.parameters, run.parameters, run.first_moment,
                                     run.second_moment, 0, run.scratch);
             }),
-            "optimizer_step: the memory of gradients overlaps that of parameters; expected separate memory");
+            "optimizer_step: gradients overlaps parameters; expected separate memory");
   EXPECT_TRUE(same_bits(run.bits(), before));
 }
 

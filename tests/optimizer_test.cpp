@@ -207,10 +207,9 @@ TEST(AdamwRejections, NameTheArgument) {
             "adamw_step: first_moment has 3 elements; expected 4, the size of parameters");
   EXPECT_EQ(sizes(four, other, third, three),
             "adamw_step: second_moment has 3 elements; expected 4, the size of parameters");
-  EXPECT_EQ(sizes(four, four, third, fourth),
-            "adamw_step: the memory of parameters overlaps that of gradients; expected separate memory");
+  EXPECT_EQ(sizes(four, four, third, fourth), "adamw_step: parameters overlaps gradients; expected separate memory");
   EXPECT_EQ(sizes(four, other, third, third),
-            "adamw_step: the memory of first_moment overlaps that of second_moment; expected separate memory");
+            "adamw_step: first_moment overlaps second_moment; expected separate memory");
   const auto options = [&](const AdamwOptions& o) {
     return rejection([&] { adamw_step<float>(four, other, third, fourth, o); });
   };
@@ -452,7 +451,7 @@ TEST(MuonRejections, NameTheArgument) {
             "muon_step: gradient has shape (5, 3); expected (3, 5)");
   EXPECT_EQ(views(matrix, gradient, {}, state.scratch), "muon_step: momentum has shape (0, 0); expected (3, 5)");
   EXPECT_EQ(views(matrix, matrix, momentum, state.scratch),
-            "muon_step: the memory of gradient overlaps that of matrix; expected separate memory");
+            "muon_step: gradient overlaps matrix; expected separate memory");
   EXPECT_EQ(views(matrix, gradient, momentum, std::span(state.scratch).first(47)),
             "muon_step: the size of scratch is 47; expected 48 or more");
 }

@@ -5,8 +5,8 @@
     q = k = v = numpy.random.rand(1, 8, 128, 64).astype("float32")
     context = regard.attention(q, k, v, causal=True)
 
-Functions have the same names as in the C++ library; `attention` is an alias of `attention_forward`. Arrays from NumPy,
-PyTorch, JAX and other libraries are read and written without copies. help(regard.attention) lists all options of
+Functions have the same names as in the C++ library; `attention` is an alias of `attention_forward`. Arrays of NumPy,
+PyTorch, JAX and other libraries are read and written without copies. help(regard.attention) lists all options for
 attention; docs/guide/python.md describes the other functions.
 
     regard.torch          scaled_dot_product_attention for PyTorch

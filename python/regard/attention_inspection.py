@@ -2,8 +2,8 @@
 """Inspection of attention without storing its weights: attention_weights, attention_with_statistics, attention_columns.
 
     attention_with_statistics   entropy, largest weights … of each row, in the pass that computes the context
-    attention_columns           the weight on each key and the pooled map, from query, key, row_max and row_sum
-    attention_weights           the exact weights of chosen rows and keys
+    attention_columns           the total weight on each key and the pooled map, from query, key, row_max and row_sum
+    attention_weights           the exact weights of selected rows and keys
 
 Read next: attention_operators.py, docs/guide/inspection.md.
 """
@@ -38,16 +38,16 @@ def attention_weights(
     scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
     weights_in_float32: bool | None = None, num_threads: int = 0,
 ) -> Array:
-    """Compute the exact softmax weights, or scores, of chosen rows and keys.
+    """Compute the exact softmax weights, or scores, of selected rows and keys.
 
     Parameters
     ----------
     query, key : array
-        As in the forward call, (B, H, L, D) and (B, Hkv, S, D); also of rank 2 or 3.
+        As in the forward call, (B, H, L, D) and (B, Hkv, S, D). Rank 2 or 3 is also accepted.
     row_max, row_sum : array, shape (B, H, L)
-        As :func:`attention` returned them. Not needed for scores.
+        As returned by :func:`attention`. Not needed for scores.
     out : array, shape (B, H, R, K), optional
-        The array to write to: float32 (float64 if query is float64).
+        The array to write the weights to: float32 (float64 if query is float64).
     rows : sequence of (begin, end), optional
         Ranges of query rows, R rows in total. Rows may be repeated. All rows by default.
     keys : tuple (begin, end), optional
@@ -55,24 +55,24 @@ def attention_weights(
     kind : {'weights', 'scores'}, default 'weights'
         Scores are ``soft_cap(scale · query · keyᵀ) + ALiBi + bias``, −∞ at invisible keys.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     weights : array, shape (B, H, R, K)
-        Bit-identical to the weights of :func:`attention`, regardless of which rows and keys are selected.
+        Bit-identical to the weights of :func:`attention` for any selection of rows and keys.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -120,48 +120,48 @@ def attention_with_statistics(
     Parameters
     ----------
     query, key, value : array
-        As in :func:`attention`; also of rank 2 or 3.
+        As in :func:`attention`. Rank 2 or 3 is also accepted.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to.
     dtype : dtype or str, optional
         The type of the context, as in :func:`attention`.
     top_keys : int, default 0
-        How many keys with the largest weights to return per row, at most 63.
+        The number of keys with the largest weights to return per row, at most 63.
     chosen_keys : sequence of int, optional
         The keys of chosen_weight, the same for every row.
     chosen_ranges : array of int64, shape (L, 2), (1, 2) or (B, L, 2), optional
         Alternatively, a range (begin, end) of keys for each row.
     chosen_offset : int, optional
-        Alternatively, the key at the row's position + chosen_offset: −1 is the previous token, and 1 − period is the
-        token that followed the previous occurrence of the same token. Give at most one of the three. Keys that do not
-        exist have no weight.
+        Alternatively, the key at the row's position + chosen_offset: −1 selects the previous token, and 1 − period
+        the token that followed the previous occurrence of the same token. At most one of these three parameters may
+        be given. The weight of a key that does not exist is 0.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     AttentionStatistics
-        By name: context; row_max, row_sum, lse, entropy (in nats), largest_weight and mean_distance, (B, H, L); their
-        means over the rows, head_entropy, head_largest_weight and head_mean_distance, (B, H); fingerprint. With
-        top_keys, also top_keys (int64; −1 if missing) and top_weights, (B, H, L, top_keys). With chosen keys, also
-        chosen_weight, (B, H, L), and head_chosen_weight, (B, H).
+        Results by name: context; row_max, row_sum, lse, entropy (in nats), largest_weight and mean_distance,
+        (B, H, L); the means over the rows, head_entropy, head_largest_weight and head_mean_distance, (B, H); and
+        fingerprint. With top_keys, also top_keys (int64; −1 marks a missing key) and top_weights,
+        (B, H, L, top_keys). With chosen keys, also chosen_weight, (B, H, L), and head_chosen_weight, (B, H).
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Notes
     -----
-    With p = weights[i, j]: ``entropy = −Σ p ln p``, ``mean_distance = Σ p · |position of i − j|``. The weights are never
-    stored.
+    With p = weights[i, j], ``entropy = −Σ p ln p`` and ``mean_distance = Σ p · |position of i − j|``. The weights are
+    never stored.
 
     Examples
     --------
@@ -205,38 +205,38 @@ def attention_columns(
     scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
     weights_in_float32: bool | None = None, num_threads: int = 0,
 ) -> AttentionColumns[Array]:
-    """Compute the weight on each key and the pooled map of the weights, without storing the weights.
+    """Compute the total weight on each key and the pooled map of the weights, without storing the weights.
 
     Parameters
     ----------
     query, key : array
-        As in the forward call, (B, H, L, D) and (B, Hkv, S, D); also of rank 2 or 3.
+        As in the forward call, (B, H, L, D) and (B, Hkv, S, D). Rank 2 or 3 is also accepted.
     row_max, row_sum : array, shape (B, H, L)
-        As :func:`attention` or :func:`attention_with_statistics` returned them.
+        As returned by :func:`attention` or :func:`attention_with_statistics`.
     pooled_map : tuple (Ga, Gb), optional
         The size of the map: Ga strips of rows by Gb strips of keys.
     cells : {'means', 'sums'}, default 'means'
         Whether a cell is the mean or the sum of its weights.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     AttentionColumns
-        key_mass, (B, H, S): the weights of each key, summed over the queries. With pooled_map, also pooled_map,
-        (B, H, Ga, Gb).
+        Results by name: key_mass, (B, H, S), the weights on each key, summed over the queries. With pooled_map, also
+        pooled_map, (B, H, Ga, Gb).
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------

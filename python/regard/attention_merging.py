@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention over pieces of the keys, merged afterwards: attention_partials, attention_merge, attention_merge_lse.
 
-    attention_partials   per chunk of 1024 keys, before the division by row_sum; merged bit-exactly by attention_merge
-    attention            per piece, complete; merged with attention_merge_lse
+    attention_partials   one result per chunk of 1024 keys, before the division by row_sum; attention_merge merges these
+                         results bit-exactly
+    attention            one complete result per piece; attention_merge_lse merges these results
 
 Read next: attention_operators.py.
 """
@@ -41,27 +42,28 @@ def attention_partials(
     query : array, shape (B, H, L, D)
         As in :func:`attention`, of rank 4.
     key, value : array, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        All keys, or a piece that is split off at multiples of 1024. For a piece, give query_offset as a number, and
+        All keys, or a piece whose boundaries are multiples of 1024. For a piece, pass query_offset as a number, and
         subtract the index of the first key of the piece from query_offset, prefix and key_lengths.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     AttentionPartials
-        accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L), for N = ⌈S / 1024⌉
-        chunks.
+        Results by name: accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L),
+        for N = ⌈S / 1024⌉ chunks.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or sinks, dropout or packed sequences are given. Raised before any work is done.
+        An argument is invalid, or sinks, dropout or packed sequences are given. The error is raised before any work
+        is done.
 
     Examples
     --------
@@ -91,37 +93,38 @@ def attention_merge(
     Parameters
     ----------
     accumulator : array, shape (N, B, H, L, Dv)
-        The partial results, as :func:`attention_partials` returned them. Concatenate the results of several pieces in
-        key order.
+        The partial results, as returned by :func:`attention_partials`. The results of several pieces must be
+        concatenated in key order.
     row_max, row_sum : array, shape (N, B, H, L)
         The softmax state of the partial results.
     scaled_accumulator : array, shape (N, B, H, L, Dv), optional
-        Scaled sums of the partial results, which are read where accumulator is ±∞ or NaN.
+        Scaled sums of the partial results. They are read where accumulator is ±∞ or NaN.
     sinks : sequence of float, shape (H,), optional
         As in :func:`attention`.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to.
     dtype : dtype or str, optional
-        The type of the context, which must be that of accumulator.
+        The type of the context, which must be the type of accumulator.
     lse, sink_weights : array, shape (B, H, L), optional
         Arrays to write these results to.
     return_row_max, return_row_sum, return_lse, return_sink_weights : bool, default False
-        Return these results as well, (B, H, L), as in :func:`attention`.
+        Whether to return these results as well, (B, H, L), as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        Bit-identical to that of :func:`attention` if the partial results of all chunks are given in order.
+        The context, bit-identical to that of :func:`attention` if the partial results of all chunks are given in
+        order.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple instead.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -149,20 +152,20 @@ def attention_merge(
 def attention_merge_lse(
     contexts: AnyArray, lse: AnyArray, *, out: AnyArray | None = None, return_lse: bool = False, num_threads: int = 0,
 ) -> Any:
-    """Merge the contexts of several attention calls over disjoint sets of keys, using their lse.
+    """Merge the contexts of several attention calls over disjoint sets of keys, using the lse of each call.
 
     The context is ``Σ_n exp(lse_n − lse) · context_n``.
 
     Parameters
     ----------
     contexts : array, shape (N, B, H, L, Dv)
-        Contexts of :func:`attention`, one for each set of keys.
+        The contexts computed by :func:`attention`, one for each set of keys.
     lse : array, shape (N, B, H, L)
         The lse of the same calls.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to.
     return_lse : bool, default False
-        Return the lse of all keys as well.
+        Whether to return the lse over all keys as well.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -176,8 +179,8 @@ def attention_merge_lse(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------

@@ -3,7 +3,8 @@
 
     arguments ── given_options ──▶ _regard.attention_forward ──▶ array, or AttentionResult
 
-The functions pass on the arguments that were given; the extension validates them. Read next: attention_inspection.py, calls.py.
+The functions pass the given arguments to the extension, which validates them. Read next: attention_inspection.py,
+calls.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     Gradient = Literal["grad_query", "grad_key", "grad_value", "grad_bias", "grad_sinks"]
 
     class AttentionOptions(TypedDict, total=False):
-        """The options of attention, for annotations: **options: Unpack[AttentionOptions]."""
+        """The options for attention, for use in annotations: **options: Unpack[AttentionOptions]."""
 
         causal: bool | Alignment
         query_offset: int | Alignment | Integers | None
@@ -97,74 +98,75 @@ def attention(
 ) -> Any:
     """Compute scaled dot-product attention.
 
-    The context is ``softmax(soft_cap(scale · query · keyᵀ) + ALiBi + bias over the visible keys) · value``. By default
-    every query attends to every key.
+    The context is ``softmax(soft_cap(scale · query · keyᵀ) + ALiBi + bias) · value``, where the softmax is over the
+    visible keys. By default, every query attends to every key.
 
     Parameters
     ----------
     query : array, shape (B, H, L, D)
-        Queries: float32, bfloat16, float16 or float64. A NumPy, PyTorch or JAX array, or any object that supports the
-        buffer protocol or DLPack, in CPU memory. It is read in place, with any strides. See Notes for arrays of rank 2
-        and 3.
+        Queries: float32, bfloat16, float16 or float64. The array may be a NumPy, PyTorch or JAX array, or any object
+        that supports the buffer protocol or DLPack, in CPU memory. It is read in place, with any strides. See Notes
+        for arrays of rank 2 and 3.
     key : array, shape (B, Hkv, S, D)
         Keys: float64 if query is float64, otherwise float32, bfloat16 or float16. Hkv divides H, and query head h reads
         KV head ``h // (H // Hkv)``.
     value : array, shape (B, Hkv, S, Dv)
-        Values; types as for key.
+        Values, with the same types as key.
     out : array, shape (B, H, L, Dv), optional
-        The array to write the context to. Without it, a new array is allocated by query's library.
+        The array to write the context to. By default, a new array of query's library is allocated.
     dtype : dtype or str, optional
-        The type of the context: query's type, or float32 if query is bfloat16 or float16. A name, or a dtype object such
-        as ``numpy.float32`` or ``torch.float32``. By default the type of out, otherwise that of query.
+        The type of the context: query's type, or float32 if query is bfloat16 or float16. It is a name, or a dtype
+        object such as ``numpy.float32`` or ``torch.float32``. The default is the type of out if given, otherwise that
+        of query.
     row_max, row_sum, lse, sink_weights : array, shape (B, H, L), optional
-        Arrays to write these results to, float32 (float64 if query is float64).
+        Arrays to write these results to: float32 (float64 if query is float64).
     weights : array, shape (B, H, L, S), optional
-        The array to write the softmax weights to, of the same type.
+        The array to write the softmax weights to: float32 (float64 if query is float64).
     return_row_max : bool, default False
-        Return the largest visible score of each row, including the sink.
+        Whether to return the largest visible score of each row, including the sink.
     return_row_sum : bool, default False
-        Return ``Σ exp(score − row_max)`` of each row, including the sink.
+        Whether to return ``Σ exp(score − row_max)`` of each row, including the sink.
     return_lse : bool, default False
-        Return ``row_max + ln(row_sum)``. It is −∞ for a row without a visible key and without a sink.
+        Whether to return ``row_max + ln(row_sum)``, which is −∞ for a row without a visible key and without a sink.
     return_weights : bool, default False
-        Return the softmax weights, (B, H, L, S), which are 0 at invisible keys.
+        Whether to return the softmax weights, (B, H, L, S), which are 0 at invisible keys.
     return_sink_weights : bool, default False
-        Return the sink weight of each row.
+        Whether to return the weight of the sink in each row.
     return_fingerprint : bool, default False
-        Return a hash of the options, 64 bytes, for :func:`attention_backward`.
+        Whether to return a 64-byte hash of the options for :func:`attention_backward`.
     causal : bool, 'top_left' or 'bottom_right', default False
         Whether the query at position p attends only to keys ``j <= p``. The position of query row i is
         ``i + query_offset``. ``'top_left'`` and ``'bottom_right'`` also set query_offset.
     query_offset : int, 'top_left', 'bottom_right' or sequence of int, optional
-        The position of query row 0: one number, one per batch entry or packed sequence, 0 (``'top_left'``) or the key
-        length − L (``'bottom_right'``). Required by causal, window, alibi_slopes and prefix if L differs from S or
-        key_lengths are given.
+        The position of query row 0: one number, one number per batch entry or packed sequence, ``'top_left'`` (0) or
+        ``'bottom_right'`` (the key length − L). It is required by causal, window, alibi_slopes and prefix if L differs
+        from S or if key_lengths is given.
     window : tuple (left, right), optional
         Sliding window: key j is visible only if ``p − left <= j <= p + right``. None means no limit on that side.
     key_lengths : sequence of int, shape (B,), optional
-        Number of valid keys per batch entry or packed sequence. Keys from this index on are invisible.
+        Number of valid keys per batch entry or packed sequence. Keys at or after this index are invisible.
     query_starts, key_starts : sequence of int, optional
-        The first row and the first key of each packed sequence, n + 1 cumulative entries each. B is then 1, and a query
-        attends only to keys in its own sequence.
+        The first row and the first key of each of n packed sequences, as n + 1 cumulative entries. B must be 1, and a
+        query attends only to keys in its own sequence.
     query_segments, key_segments : array of int, shapes (B, L) and (B, S), optional
-        A query attends only to keys in its own segment. A query in a negative
+        Segments of the queries and keys. A query attends only to keys in its own segment. A query in a negative
         segment attends to no key, and keys in a negative segment are invisible.
     prefix : sequence of int, shape (B,), optional
-        Keys before it are visible even with causal (prefix LM).
+        Number of keys at the beginning that are visible even with causal (prefix LM).
     block_mask : array of bool, shape (B or 1, H or 1, ⌈L / bq⌉, ⌈S / bk⌉), optional
-        True = visible, for blocks of bq queries by bk keys. If there are fewer than four axes, they are the last ones.
+        True marks visible blocks of bq queries by bk keys. If there are fewer than four axes, they are the last axes.
     block_size : tuple (bq, bk), optional
         The size of these blocks; required with block_mask.
     mask : array of bool or uint8, broadcastable to (B, H, L, S), optional
-        True = visible. Pass values to be added to the scores as bias instead.
+        True marks visible keys. To add values to the scores, use bias instead.
     bias : array, broadcastable to (B, H, L, S), optional
-        Added to the scores: float32 (float64), or the type of query.
+        Values added to the scores: float32 (float64 if query is float64), or the type of query.
     alibi_slopes : sequence of float, shape (H,), optional
-        ALiBi: adds ``−slope · |j − p|`` to the scores.
+        ALiBi slopes: ``−slope · |j − p|`` is added to the scores.
     sinks : sequence of float, shape (H,), optional
         Attention sinks: one score per head, which is included in the softmax but contributes no value.
     soft_cap : float, optional
-        The soft cap c of the scaled products x: ``c · tanh(x / c)``.
+        The soft cap c, which replaces each scaled product x with ``c · tanh(x / c)``.
     scale : float, optional
         The factor applied to ``query · keyᵀ``; ``1 / √D`` by default.
     dropout : float, default 0.0
@@ -172,37 +174,38 @@ def attention(
     dropout_seed : int, default 0
         The seed of the dropout generator.
     dropout_first : sequence of int, default (0, 0, 0)
-        Batch entry, head and row of the full problem at which this call starts: a shard drops the same weights as the
-        full problem.
+        Batch entry, head and row of the full problem at which this call starts, so that a shard drops the same
+        weights as the full problem.
     weights_in_float32 : bool, optional
-        Whether weights stay float32 in the product with bfloat16 values. Only the instruction set avx512_bf16 rounds
-        them, and by default only if the context is bfloat16.
+        Whether weights remain in float32 in the product with bfloat16 values. Weights are rounded only with the
+        instruction set avx512_bf16, and by default only if the context is bfloat16.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`. Results are bit-identical for any value.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        An array from query's library, or out. A query without a visible key gets +0.
+        A new array of query's library, or out. The row of a query without a visible key is +0.
     result : AttentionResult
-        If any ``return_`` option is set, a named tuple instead: context, followed by the requested results in the order
-        row_max, row_sum, lse, weights, sink_weights, fingerprint.
+        If any ``return_`` option is set, a named tuple is returned instead: context, followed by the requested results
+        in the order row_max, row_sum, lse, weights, sink_weights, fingerprint.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
     TypeError
-        If an argument is not an array, or an option is of the wrong type or has the name that another library uses for
-        it.
+        An argument is not an array, an option has the wrong type, or a keyword is the name of an option in another
+        library.
     BufferError
         If a DLPack export cannot be used.
 
     Notes
     -----
-    Rank 2, (L, D), is one head; rank 3, (H, L, D), is the heads of one sequence (not a batch of single heads). query, key
-    and value then all have that rank, and every result lacks the same leading axes.
+    An array of rank 2, (L, D), is one head. An array of rank 3, (H, L, D), contains the heads of one sequence, not a
+    batch of single heads. query, key and value must then all have that rank, and every result lacks the same leading
+    axes.
 
     All arithmetic is in float32, or in float64 for float64 inputs. 16-bit inputs are converted exactly, and the context
     is rounded once; ``weights_in_float32`` describes the exception. The result is bit-identical for any number of threads and any strides.
@@ -255,36 +258,36 @@ def attention_backward(
     Parameters
     ----------
     query, key, value : array
-        As in the forward call; also of rank 2 or 3.
+        As in the forward call. Rank 2 or 3 is also accepted.
     context : array, shape (B, H, L, Dv)
-        The result of the forward call.
+        The context that the forward call returned.
     row_max, row_sum : array, shape (B, H, L)
-        As the forward call returned them. They are trusted: values from another forward call silently produce wrong
-        gradients.
+        The softmax state that the forward call returned. It is trusted: values from another forward call silently
+        produce wrong gradients.
     grad_context : array, shape (B, H, L, Dv)
         The gradient of the loss with respect to context.
     fingerprint : bytes or 'unchecked'
         The fingerprint that the forward call returned (``return_fingerprint=True``). Options that differ from those of
-        the forward call are rejected, and the message names them. ``'unchecked'`` turns this check off, for row_max and
-        row_sum that were merged from partial results. Required.
+        the forward call are rejected, and the message states them. ``'unchecked'`` disables this check, for row_max and
+        row_sum that were merged from partial results. This argument is required.
     gradients : sequence of str, default ('grad_query', 'grad_key', 'grad_value')
-        Which gradients to compute; also 'grad_bias' and 'grad_sinks'.
+        The names of the gradients to compute; 'grad_bias' and 'grad_sinks' are also available.
     grad_lse : array, shape (B, H, L), optional
         The gradient of the loss with respect to lse, if the loss depends on it.
     grad_query, grad_key, grad_value : array, optional
         Arrays to write these gradients to, with the shapes of query, key and value.
     grad_bias : array, optional
-        The array to write this gradient to, with the shape of bias; float32 (float64).
+        The array to write this gradient to, with the shape of bias: float32 (float64 if query is float64).
     grad_sinks : array, shape (H,), optional
-        The array to write this gradient to; float32 (float64).
+        The array to write this gradient to: float32 (float64 if query is float64).
     accumulate : sequence of str, default ()
-        The names of the given arrays to add the gradients to, instead of overwriting them.
+        Names of the given arrays to which gradients are added; other given arrays are overwritten.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -292,12 +295,13 @@ def attention_backward(
     -------
     AttentionGradients
         The gradients by name. New arrays have the type of query, except that grad_bias and grad_sinks are float32
-        (float64).
+        (float64 if query is float64).
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or options differ from those of the forward call. Raised before any work is done.
+        An argument is invalid, or options differ from those of the forward call. The error is raised before any work
+        is done.
 
     Notes
     -----

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the functions of the package call the extension: options, types by name, and hints.
+"""Conversion of arguments for calls to the extension: options, types by name, and hints.
 
-    given_options     the options that differ from their defaults, by name: the extension validates them
+    given_options     the options that differ from their defaults, by name; the extension validates them
     given_arrays      the arrays that were given, by name
     requested_outputs the outputs that a call requests, and the names of its results
     dtype_name        "float32" for numpy.float32, torch.float32, jax.numpy.float32 and their dtype objects
-    direct            a faster path for calls that need none of this
-    with_hints        names Regard's option in the TypeError for a keyword of another library
+    direct            a faster path for calls whose arguments need no conversion
+    with_hints        states Regard's option in the TypeError for a keyword of another library
 
 Read next: attention_operators.py.
 """
@@ -60,7 +60,7 @@ _HINTS = {
 
 
 def with_hints(function: Function) -> Function:
-    """Decorator: a keyword of another library raises TypeError with the name of Regard's option."""
+    """Decorator that raises TypeError with the name of Regard's option for a keyword of another library."""
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
@@ -75,9 +75,10 @@ def with_hints(function: Function) -> Function:
 
 
 def direct(operator: Any) -> Callable[[Function], Function]:
-    """Decorator: passes calls whose arguments need no conversion directly to the extension's `operator`.
+    """Decorator that passes calls whose arguments need no conversion directly to the extension's `operator`.
 
-    Python takes about 20 ns to fill in the default of a keyword. For forty keywords, this is half the time of a short call.
+    Python takes about 20 ns to fill in the default of a keyword. For forty keywords, this is half the duration of a
+    short call.
     """
     def decorate(function: Function) -> Function:
         hinted = with_hints(function)
@@ -95,7 +96,7 @@ def direct(operator: Any) -> Callable[[Function], Function]:
 
 
 def dtype_name(dtype: DType) -> str:
-    """The name of an element type: that of a dtype object or a scalar type. A str is returned unchanged."""
+    """The name of an element type, given as a dtype object or a scalar type. A str is returned unchanged."""
     if isinstance(dtype, str):
         return dtype
     name = dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
@@ -107,7 +108,7 @@ def given_options(
     key_segments: Any, prefix: Any, block_mask: Any, block_size: Any, mask: Any, bias: Any, alibi_slopes: Any, sinks: Any,
     soft_cap: Any, scale: Any, dropout: Any, dropout_seed: Any, dropout_first: Any, weights_in_float32: Any, num_threads: Any,
 ) -> dict[str, Any]:
-    """The options of attention that differ from their defaults, by name."""
+    """The options for attention that differ from their defaults, by name."""
     options: dict[str, Any] = {}
     if causal is not False:
         options["causal"] = causal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over several processes, each with its own rows and keys, with the same bits as in one process.
+"""Attention over several processes, each with its own rows and keys; results are bit-identical to those in one process.
 
     import torch.distributed as dist
     import regard.distributed
@@ -7,16 +7,16 @@
     dist.init_process_group("gloo")
     context_rows = regard.distributed.attention(query_rows, key_rows, value_rows, causal=True)
 
-All ranks make the same calls in the same order. L and S are the total numbers of rows and keys on all ranks.
+All ranks must make the same calls in the same order. L and S are the total numbers of rows and keys on all ranks.
 
 Every call has the parameter
 
-    comm          the ranks: a process group of torch.distributed (gloo), or an intracommunicator of mpi4py; by default, the
-                  default process group
+    comm          the ranks: a torch.distributed process group with the gloo backend, or an mpi4py intracommunicator;
+                  if it is omitted, the default process group
 
 and raises
 
-    ValueError    on all ranks, if an argument on any rank is invalid; the message names the rank
+    ValueError    on all ranks, if an argument on any rank is invalid; the message states the rank
     RankError     on all other ranks, if a rank fails, exits or stops responding
 
 Read next: distributed_transports.py, docs/guide/several-machines.md.
@@ -52,15 +52,15 @@ _DIFFERENTIABLE = ("query", "key", "value", "bias", "sinks")
 
 
 class RankError(RuntimeError):
-    """A rank has failed, has exited or does not respond, or the network has failed.
+    """A rank has failed, has exited or has stopped responding, or the network has failed.
 
-    All ranks that are waiting for it raise the exception with the same message, and so do later calls. The ranks cannot
-    be used again: close() them and end the program; with mpi4py, call ``MPI.COMM_WORLD.Abort()``.
+    All ranks that are waiting for this rank raise the exception with the same message, and so do all later calls. The
+    ranks cannot be used again: call :func:`close` and end the program or, with mpi4py, call ``MPI.COMM_WORLD.Abort()``.
 
     Attributes
     ----------
     rank : int
-        The rank; −1 if it is unknown.
+        The rank that failed; −1 if it is unknown.
     """
 
     def __init__(self, text: str, rank: int = -1) -> None:
@@ -114,23 +114,23 @@ def _group(comm: Any) -> _regard.RankGroup:
 
 
 def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
-    """Connect the ranks of a communicator. The first distributed call connects them with the default timeout if needed.
+    """Connect the ranks of a communicator. If needed, the first distributed call does so with the default timeout.
 
     This is a collective call: all ranks of the communicator must make it.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks. An mpi4py communicator is duplicated; in a process group, messages have their own tags.
+        The ranks. An mpi4py communicator is duplicated; in a process group, messages have separate tags.
     timeout : float, default 60.0
-        Seconds without a heartbeat after which a rank is considered to have failed. A thread on each rank sends
-        heartbeats even while the rank computes; with mpi4py, this requires the thread level ``THREAD_MULTIPLE``, which
-        is the default.
+        The time without a heartbeat after which a rank is considered to have failed, in seconds. A thread on each rank
+        sends heartbeats even while the rank computes. With mpi4py, this requires the thread level
+        ``THREAD_MULTIPLE``, which is the default.
 
     Raises
     ------
     ValueError
-        If the communicator is already connected, or the timeout is not above 0.
+        The communicator is already connected, or the timeout is not positive.
     TypeError
         If comm is neither a communicator nor a process group.
     """
@@ -143,15 +143,15 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
 
 
 def close(comm: Any = None) -> None:
-    """Disconnect the ranks of a communicator. Waits until all ranks have reached this call.
+    """Disconnect the ranks of a communicator. The call returns when all ranks have made it.
 
-    Ranks are also disconnected when the interpreter exits. Call it before ``MPI.Finalize()``, ``comm.Free()`` or
-    ``torch.distributed.destroy_process_group()``, if the program calls these.
+    Ranks are also disconnected when the interpreter exits. If the program calls ``MPI.Finalize()``, ``comm.Free()`` or
+    ``torch.distributed.destroy_process_group()``, it must call this function first.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks, which may be unconnected.
+        The ranks, which need not be connected.
     """
     found = _found(_given(comm))
     if found is None:
@@ -162,7 +162,7 @@ def close(comm: Any = None) -> None:
 
 
 def _close_all() -> None:
-    """At exit. A program that ends with an exception does not wait for the other ranks."""
+    """Called at exit. A program that ends with an exception does not wait for the other ranks."""
     at_once = getattr(sys, "last_value", None) is not None
     for connection in _connections[::-1]:
         if connection.process != os.getpid():
@@ -186,35 +186,36 @@ def attention(query: Array, key: AnyArray, value: AnyArray, *, comm: Any = None,
     Parameters
     ----------
     query : array, shape (B, H, Lr, D)
-        The rows of this rank; Lr may differ between ranks, and may be 0.
+        The query rows of this rank. Lr may differ between ranks, and may be 0.
     key : array, shape (B, Hkv, Sr, D)
-        The keys of this rank; Sr may differ between ranks, and may be 0.
+        The keys of this rank. Sr may differ between ranks, and may be 0.
     value : array, shape (B, Hkv, Sr, Dv)
         The values of this rank.
     **options
-        The options of :func:`regard.attention`, including those for results, with equal values on all ranks. mask and bias
-        contain the rows of this rank and all keys. All other arrays are those of the whole call: key_lengths, query_starts,
-        key_starts, segments, block_mask, prefix, slopes and sinks.
+        The options for :func:`regard.attention`, including those that request results, with equal values on all ranks.
+        mask and bias contain the rows of this rank and all keys. All other arrays apply to the whole call: key_lengths,
+        query_starts, key_starts, segments, block_mask, prefix, slopes and sinks.
 
     Returns
     -------
     context : array, shape (B, H, Lr, Dv)
-        The rows of this rank.
+        The context of the rows of this rank.
     result : AttentionResult
-        If any ``return_`` option is set, a named tuple instead. weights are (B, H, Lr, S).
+        If any ``return_`` option is set, a named tuple is returned instead. weights has shape (B, H, Lr, S).
 
     Notes
     -----
-    Results are bit-identical to those of :func:`regard.attention` in one process, for any number of ranks and any division
-    of rows and keys.
+    Results are bit-identical to those of :func:`regard.attention` in one process, for any number of ranks and any
+    division of rows and keys.
 
-    If query, key, value, bias or sinks is a PyTorch tensor that requires a gradient, context is differentiable, once.
-    Tensors must then require gradients on all ranks, and all ranks call ``backward()``. On every rank, gradients
-    of sinks, and of a bias with one row shared by all queries, are those of the whole call: do not sum them over ranks.
+    If query, key, value, bias or sinks is a PyTorch tensor that requires a gradient, context is differentiable once.
+    The tensors must then require gradients on all ranks, and all ranks must call ``backward()``. The gradient of sinks,
+    and that of a bias with one row shared by all queries, is the gradient of the whole call on every rank: do not sum
+    it over ranks.
 
     Examples
     --------
-    With ``mpirun -n 4 python program.py``::
+    Run the following program with ``mpirun -n 4 python program.py``::
 
         from mpi4py import MPI
         context_rows = regard.distributed.attention(query_rows, key_rows, value_rows, comm=MPI.COMM_WORLD, causal=True)
@@ -243,14 +244,14 @@ def attention_backward(
     context, row_max, row_sum, grad_context : array
         The arrays for the rows of this rank.
     **options
-        The options of :func:`regard.attention_backward`. The fingerprint is not compared and may be absent. With accumulate,
-        each rank adds to its own arrays.
+        The options for :func:`regard.attention_backward`. The fingerprint is not compared and may be omitted. With
+        accumulate, each rank adds to its own arrays.
 
     Returns
     -------
     AttentionGradients
-        grad_query of the rows and grad_key and grad_value of the keys of this rank; grad_bias of its rows, or of the whole
-        call if bias has one row shared by all queries; grad_sinks of the whole call, on every rank.
+        grad_query for the rows, and grad_key and grad_value for the keys, of this rank; grad_bias for its rows, or for
+        the whole call if bias has one row shared by all queries; grad_sinks for the whole call, on every rank.
     """
     options.setdefault("fingerprint", "unchecked")
     found: AttentionGradients[Array] = _group(comm).call(
@@ -266,8 +267,8 @@ def attention_with_statistics(
     Parameters
     ----------
     query, key, value, **options
-        As in :func:`attention`, with the options of :func:`regard.attention_with_statistics`. chosen_ranges refers to all
-        L rows.
+        As in :func:`attention`, with the options for :func:`regard.attention_with_statistics`. chosen_ranges refers to
+        all L rows.
 
     Returns
     -------
@@ -287,14 +288,14 @@ def attention_columns(
     Parameters
     ----------
     query, key, **options
-        As in :func:`attention`, with the options of :func:`regard.attention_columns`.
+        As in :func:`attention`, with the options for :func:`regard.attention_columns`.
     row_max, row_sum : array, shape (B, H, Lr)
-        As :func:`attention` returned them.
+        As returned by :func:`attention`.
 
     Returns
     -------
     AttentionColumns
-        key_mass of the keys of this rank, (B, H, Sr); pooled_map of the whole call, on every rank.
+        key_mass for the keys of this rank, (B, H, Sr), and pooled_map for the whole call, on every rank.
     """
     found: AttentionColumns[Array] = _group(comm).call(
         "attention_columns", _attention_columns, query, key, row_max, row_sum, **options)
@@ -304,23 +305,24 @@ def attention_columns(
 def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **options: Any) -> Any:
     """Compute :func:`regard.attention_decode` over a cache whose keys are divided among ranks.
 
-    Each sequence consists of the keys of rank 0, then those of rank 1, and so on; :func:`append` divides keys in this way.
+    Each sequence consists of the keys of rank 0, followed by the keys of rank 1, and so on. :func:`append` divides keys
+    in this way.
 
     Parameters
     ----------
     query : array, shape (B, H, L, D)
         The same elements on every rank.
     cache : KvCache
-        The keys and values of this rank; must not be a ring.
+        The keys and values of this rank. The cache must not be a ring.
     **options
-        The options of :func:`regard.attention_decode`, for all keys.
+        The options for :func:`regard.attention_decode`, which refer to all keys.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        The whole result, on every rank, bit-identical to that of one cache with all keys.
+        The whole context, on every rank, bit-identical to the context for one cache with all keys.
     result : AttentionResult
-        If any ``return_`` option is set, a named tuple instead.
+        If any ``return_`` option is set, a named tuple is returned instead.
     """
     return _group(comm).call("attention_decode", _attention_decode, query, cache, **options)
 
@@ -328,13 +330,13 @@ def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **option
 def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) -> None:
     """Append keys and values to all sequences of a cache that is divided among ranks.
 
-    Keys go to the last rank that has keys of the sequence. Once its capacity, rounded down to a multiple of 1024, is
-    exhausted, they go to the next rank.
+    Keys are appended on the last rank that has keys of the sequence. Once the capacity of that rank, rounded down to a
+    multiple of 1024, is exhausted, keys are appended on the next rank.
 
     Parameters
     ----------
     cache : KvCache
-        The keys and values of this rank; must not be a ring.
+        The keys and values of this rank. The cache must not be a ring.
     key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
         The same elements on every rank.
     """
@@ -342,14 +344,14 @@ def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) 
 
 
 def sum_in_order(terms: Array, *, comm: Any = None) -> Array:
-    """Sum the terms of all ranks one after another: those of rank 0 in their order, then those of rank 1, and so on.
+    """Sum the terms of all ranks one after another: the terms of rank 0 in order, then those of rank 1, and so on.
 
-    The sum has the same bits regardless of how the same terms are divided among ranks.
+    The sum is bit-identical for any division of the same terms among ranks.
 
     Parameters
     ----------
     terms : array, shape (n, m)
-        Terms of this rank, float32 or float64. n may differ between ranks, and may be 0.
+        The terms of this rank, float32 or float64. n may differ between ranks, and may be 0.
 
     Returns
     -------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over ranks with gradients, for PyTorch: an autograd function; both of its passes are calls over all ranks.
+"""Attention over ranks with gradients, for PyTorch: an autograd function whose passes are collective calls.
 
     rank 0   query rows, key rows ──▶ context rows ──▶ loss ──▶ grad_context rows ──▶ gradients of its rows and keys
     rank 1   …
@@ -27,7 +27,7 @@ def _plain(tensor: Any) -> Any:
 
 
 def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, Any]) -> Any:
-    """regard.distributed.attention, within group.call(), if at least one tensor requires a gradient."""
+    """regard.distributed.attention within group.call(), for calls in which at least one tensor requires a gradient."""
     if not torch.is_grad_enabled():
         plain = {name: _plain(option) for name, option in options.items()}
         return _attention(_plain(query), _plain(key), _plain(value), **plain)
@@ -79,7 +79,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _requested(found: Any, requested: set[str]) -> Any:
-    """The named tuple without the state that only the gradients need."""
+    """The named tuple without the state that is needed only for gradients."""
     from .named_results import result_class
 
     fields = tuple(name for name in found._fields if name == "context" or f"return_{name}" in requested)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of regard.distributed: over an mpi4py communicator, or over a process group of torch.distributed.
+"""Message transports of regard.distributed: an mpi4py communicator, or a torch.distributed process group.
 
     start(is_send, rank, tag, memory, piece)   starts a message; memory is a memoryview, valid until it is completed
-    completed() ──▶ [piece, …]                 the pieces completed since the last call; raises an exception if one has failed
+    completed() ──▶ [piece, …]                 the pieces completed since the last call; raises an exception on failure
     failed                                     whether a rank has failed; set before close()
-    close(finished)                            finished: no message is in flight
+    close(finished)                            finished: whether no message is in flight
 
-The extension calls these, one thread at a time, usually from its communication thread. Read next: python/ranks.cpp.
+The extension calls these functions, one thread at a time, usually from its communication thread. Read next:
+python/ranks.cpp.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _JOIN_SECONDS = 2.0
 
 
 def transport_of(comm: Any) -> MpiTransport | TorchTransport:
-    """The transport of a communicator or process group: a collective call."""
+    """Create the transport of a communicator or process group. This is a collective call."""
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is not None and isinstance(comm, mpi.Comm):
         return MpiTransport(comm, mpi)
@@ -96,7 +97,7 @@ class MpiTransport:
             self._comm.Free()
 
     def exit(self, at_once: bool) -> None:
-        """After an exception: MPI.Finalize(), which mpi4py calls at exit, could wait for this rank forever."""
+        """Called after an exception: MPI.Finalize(), which mpi4py calls at exit, could otherwise wait for this rank."""
         if at_once and self.num_ranks > 1 and not self._mpi.Is_finalized():
             sys.stderr.flush()
             self._mpi.COMM_WORLD.Abort(1)
@@ -105,8 +106,8 @@ class MpiTransport:
 class TorchTransport:
     """Messages over a process group with the gloo backend.
 
-    Gloo completes a message only in ``wait()``, which has no polling form. A thread for each rank, tag and direction
-    waits for the messages in order.
+    Gloo completes a message only in ``wait()``, which has no polling variant. Therefore, one thread for each rank, tag
+    and direction waits for the messages in order.
     """
 
     def __init__(self, group: Any) -> None:
@@ -170,9 +171,9 @@ class TorchTransport:
             thread.join(None if finished else _JOIN_SECONDS)
 
     def _disconnect(self) -> None:
-        """Makes all waiting threads return now, because they must not return while the interpreter shuts down.
+        """Make all waiting threads return now, because they must not return while the interpreter shuts down.
 
-        Gloo has no function for this, but it closes all connections of a group if a wait times out.
+        Gloo has no function for this purpose, but it closes all connections of a group if a wait times out.
         """
         for other in range(self.num_ranks):
             # The connection to a rank that has ended is closed already, and the wait fails for this reason.

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 def embedding_forward(
     table: Array, indices: Integers, *, out: AnyArray | None = None, accumulate: bool = False, num_threads: int = 0,
 ) -> Array:
-    """Copy a row of a table for each index: ``output[r] = table[indices[r]]``.
+    """Look up the row of a table for each index: ``output[r] = table[indices[r]]``.
 
     Parameters
     ----------
     table : array, shape (V, E)
-        float32, float64 or bfloat16.
+        The embedding table: float32, float64 or bfloat16.
     indices : sequence or array of int, shape (R,)
-        Rows of the table, 0 to V − 1.
+        The row indices, from 0 to V − 1.
     out : array, shape (R, E), optional
         The array to write to.
     accumulate : bool, default False
-        Whether to add to out, for example to add position embeddings to token embeddings.
+        Whether to add the rows to out, for example to add position embeddings to token embeddings.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -44,8 +44,8 @@ def embedding_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def embedding_backward(
     indices: Integers, grad_output: Array, *, num_rows: int | None = None, grad_table: AnyArray | None = None,
     accumulate: bool = False, rows_per_group: int = 0, num_threads: int = 0,
 ) -> Array:
-    """Compute the gradient of an embedding table: the sum of the rows of grad_output with the same index.
+    """Compute the gradient of an embedding table: for each row, the sum of the rows of grad_output with that index.
 
     Parameters
     ----------
@@ -73,11 +73,11 @@ def embedding_backward(
     grad_output : array, shape (R, E)
         The gradient of the loss with respect to the output: float32, float64 or bfloat16.
     num_rows : int, optional
-        V, the number of rows of the table; required without grad_table.
+        V, the number of rows of the table; required if grad_table is not given.
     grad_table : array, shape (V, E), optional
         The array to write to.
     accumulate : bool, default False
-        Whether to add the gradient to grad_table; rows to which no index refers are then unchanged.
+        Whether to add the gradient to grad_table; in this case, rows to which no index refers are unchanged.
     rows_per_group : int, default 0
         Number of rows of grad_output per group; each group is summed separately, and the sums are added in order. 0
         means that all rows form one group.
@@ -91,8 +91,8 @@ def embedding_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def rotary_forward(
     base : float, default 10000.0
         The base of the frequencies: pair d of a row at position p is rotated by ``p · base^(−2d / size)``.
     layout : {'halves', 'interleaved'}, default 'halves'
-        Which components form pair d: ``(d, d + size / 2)`` as in Llama, or ``(2d, 2d + 1)`` as in RoFormer.
+        The components that form pair d: ``(d, d + size / 2)`` as in Llama, or ``(2d, 2d + 1)`` as in RoFormer.
     size : int, default 0
         The number of leading components that are rotated; 0 means all of them.
     first_position : int, default 0
@@ -141,8 +141,8 @@ def rotary_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def rotary_backward(
     layout: Literal["halves", "interleaved"] = "halves", size: int = 0, first_position: int = 0,
     positions: Integers | None = None, num_threads: int = 0,
 ) -> Array:
-    """Compute the gradient of :func:`rotary_forward`: the rotation by the opposite angles.
+    """Compute the gradient of :func:`rotary_forward`, which is the rotation by the opposite angles.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def rotary_backward(
     base : float, default 10000.0
         The base of the frequencies: pair d of a row at position p is rotated by ``p · base^(−2d / size)``.
     layout : {'halves', 'interleaved'}, default 'halves'
-        Which components form pair d: ``(d, d + size / 2)`` as in Llama, or ``(2d, 2d + 1)`` as in RoFormer.
+        The components that form pair d: ``(d, d + size / 2)`` as in Llama, or ``(2d, 2d + 1)`` as in RoFormer.
     size : int, default 0
         The number of leading components that are rotated; 0 means all of them.
     first_position : int, default 0
@@ -191,8 +191,8 @@ def rotary_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -221,41 +221,41 @@ def cross_entropy_forward(
     Parameters
     ----------
     logits : array, shape (R, V)
-        float32, float64 or bfloat16.
+        The logits: float32, float64 or bfloat16.
     targets : sequence or array of int, shape (R,)
-        Classes from 0 to V − 1, or ignored_target.
+        The target classes, from 0 to V − 1 or equal to ignored_target.
     row_loss : array, shape (R,), optional
         The array to write the loss of each row to: float32, or float64 if logits is float64.
     grad_logits : array, shape (R, V), optional
         The array to write the gradient to; it may be logits.
     return_row_loss, return_grad_logits : bool, default False
-        Return these as well.
+        Whether to return these arrays as well.
     ignored_target : int, default -1
-        Rows with this target have no loss and no gradient.
+        The target of rows that are ignored: their loss and gradient are 0.
     reduction : {'mean', 'sum'}, default 'mean'
-        How the row losses are reduced to one loss.
+        The reduction of the row losses to one loss.
     grad_scale : float, default 1.0
         The factor applied to the gradient.
     count : int, default 0
-        The divisor of the mean, for a batch split into several calls; 0 means the number of targets in this call that
-        are not ignored.
+        The divisor of the mean, for a batch that is split into several calls; 0 means the number of targets in this
+        call that are not ignored.
     rows_per_group : int, default 0
-        Number of rows per group; losses are summed separately over each group, and the sums are added in order. 0 means
-        that all rows form one group.
+        Number of rows per group; losses are summed separately over each group, and the sums are added in order. 0
+        means that all rows form one group.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     result : CrossEntropyResult
-        A named tuple: loss, a float; count, the number of targets that are not ignored; and row_loss and grad_logits, if
-        requested.
+        A named tuple of loss, a float; count, the number of targets that are not ignored; and, if requested, row_loss
+        and grad_logits.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights as a figure in a notebook: regard.show(weights, tokens), for arrays of any library, or lists.
 
-    (L, S)               one map, queries down, keys across; with its numbers if they fit
-    (H, L, S)            one map per head; likewise for a batch of one, (1, H, L, S)
-    (layers, H, L, S)    a grid: layers down, heads across; likewise for the tuple `attentions` of transformers
+    (L, S)               one map, with queries down and keys across, and with its values if they fit
+    (H, L, S)            one map per head; the same for a batch of one, (1, H, L, S)
+    (layers, H, L, S)    a grid, with layers down and heads across; the same for the tuple `attentions` of transformers
 
-A figure makes no network requests and needs no script. The title of a cell, shown under the pointer, contains its words
-and its weight; in a figure with very many cells, the title of a row contains its largest weights. Outside a notebook, a
-figure is a text table. Read next: docs/guide/python.md.
+A figure makes no network requests and needs no script. The tooltip of a cell contains its words and its weight. In a
+figure with very many cells, the tooltip of a row contains its largest weights. Outside a notebook, a figure is a text
+table. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     Parameters
     ----------
     weights : array or nested sequence, shape (L, S), (H, L, S), (1, H, L, S) or (layers, H, L, S)
-        A NumPy, PyTorch or JAX array, any object with the buffer protocol, DLPack or ``__array_interface__``, or lists
-        of arrays or of numbers, such as the tuple of (1, H, L, S) that models of transformers return as ``attentions``.
-        For a larger batch, choose one entry. At most 8 million weights.
+        A NumPy, PyTorch or JAX array, any object that supports the buffer protocol, DLPack or ``__array_interface__``,
+        or a sequence of arrays or numbers, such as the tuple of (1, H, L, S) arrays that models of transformers return
+        as ``attentions``. From a larger batch, select one entry. There may be at most 8 million weights.
     tokens : sequence, optional
         A word for each key, and for each query if L = S.
     queries : sequence, optional
@@ -86,18 +86,18 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     title : str, optional
         The title of the figure.
     color_scale : {'head', 'shared'}, default 'head'
-        Whether the darkest color of a map is its own largest weight, or the largest weight of all maps, so that heads can
-        be compared.
+        Whether the darkest color of a map represents the largest weight of that map, or the largest weight of all maps,
+        so that heads can be compared.
 
     Returns
     -------
     Figure
-        An object that a notebook shows if it is the last line of a cell.
+        An object that a notebook displays if it is the value of the last line of a cell.
 
     Raises
     ------
     ValueError
-        If a number of words or of axes does not match, or there are too many weights.
+        The number of words or of axes does not match, or there are too many weights.
     TypeError
         If an element is not a number.
 
@@ -206,7 +206,7 @@ def _signed(text: str) -> str:
 
 
 def _short(weight: float) -> str:
-    """0.71, 1.00, <0.01; a weight of exactly 0 is a dot."""
+    """A weight with two decimal places: 0.71, 1.00, <0.01. A weight of exactly 0 is shown as a dot."""
     if not math.isfinite(weight):
         return _signed(str(weight))
     if weight == 0:
@@ -223,7 +223,7 @@ def _exact(weight: float) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text with control and bidirectional characters as \\u{…}."""
+    """The text, in which control and bidirectional characters are written as \\u{…}."""
     def turns(character: str) -> bool:
         return not character.isprintable() or character in _TURNING
 
@@ -231,13 +231,13 @@ def _visible(text: str) -> str:
 
 
 def _edges(extent: int, most: int) -> list[int]:
-    """The edges of at most `most` blocks."""
+    """The boundaries of at most `most` blocks."""
     count = min(extent, most)
     return [index * extent // count for index in range(count + 1)] if count else [0]
 
 
 def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
-    """Means of blocks, at most `most` in each direction."""
+    """The means of blocks, with at most `most` blocks in each direction."""
     means, lefts = [], _edges(len(rows[0]) if rows else 0, most)
     for top, bottom in itertools.pairwise(_edges(len(rows), most)):
         sums = [sum(column) for column in zip(*rows[top:bottom])]
@@ -247,7 +247,7 @@ def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
 
 
 def _png(width: int, height: int, lines: bytes) -> bytes:
-    """A grayscale image with alpha, from its lines, each preceded by its filter type."""
+    """A PNG image in grayscale with alpha, from its lines, each preceded by its filter type."""
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
@@ -266,7 +266,7 @@ def _word(text: str, limit: int | None = None) -> str:
 
 
 class Figure:
-    """What show() returns: HTML in a notebook, text elsewhere."""
+    """The result of show(): HTML in a notebook, text elsewhere."""
 
     def __init__(self, heads: Any, queries: list[str], keys: list[str], title: str | None,
                  axes: tuple[str, str] = ("query", "key"), *, layers: int | None = None, color_scale: str = "head") -> None:
@@ -298,7 +298,7 @@ class Figure:
         return f"{self._queries[query]} \u2192 {self._keys[key]} {_exact(weight)}"
 
     def _row_title(self, head: list[list[float]], top: int, bottom: int) -> str:
-        """The three largest weights of a row; for a block of rows, the largest of each row, at most three."""
+        """The three largest weights of a row; for a block of rows, the largest weight of each row, at most three."""
         if not self._keys:
             return ""
         if bottom - top == 1:
@@ -312,7 +312,7 @@ class Figure:
         return ", ".join(self._pair(query, key, weight) for weight, query, key in best)
 
     def _titles(self, head: list[list[float]], rows: int, columns: int, most: int) -> str:
-        """Elements over the cells of a map, or over its rows, with titles."""
+        """Elements with tooltips over the cells of a map, or over its rows."""
         cells, maps = rows * columns, len(self._heads)
         if rows == len(head) and columns == len(self._keys) and cells * maps <= _MOST_CELL_TITLES:
             return "".join(f'<i title="{html.escape(self._pair(query, key, weight))}"></i>'
@@ -324,7 +324,7 @@ class Figure:
 
     def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
         """The map as a transparency image through which the page's color shows, scaled to `end` or to the map's largest
-        weight; the largest weight; the extents."""
+        weight; the largest weight; and the extents."""
         means = _blocks(head, most)
         largest = _largest(means)
         end = end or largest or 1

@@ -4,8 +4,8 @@
     import regard.jax
     jax.grad(lambda q: regard.jax.attention(q, k, v, causal=True).sum())(q)
 
-    jit    one jax.pure_callback into the library; array-valued options may be traced
-    grad   custom_vjp: attention_backward, through a second callback
+    jit    one jax.pure_callback that calls the library; array-valued options may be traced
+    grad   custom_vjp, with a second callback that calls attention_backward
     vmap   one callback for each entry, in order
 
 Outside transformations, regard.attention also accepts JAX arrays, with less overhead. Read next:
@@ -38,7 +38,7 @@ _Shape: typing.Any = jax.ShapeDtypeStruct
 
 @dataclasses.dataclass(frozen=True)
 class _Forward:
-    """The callback of the forward pass; equal calls are compiled only once."""
+    """The callback of the forward pass. Equal calls are compiled only once."""
 
     names: tuple[str, ...]  # of the arrays
     options: tuple[tuple[str, typing.Any], ...]
@@ -127,14 +127,14 @@ def attention(
     Parameters
     ----------
     query : jax.Array, shape (B, H, L, D)
-        float32, bfloat16, float16 or float64; also of rank 2 or 3, as in :func:`regard.attention`.
+        Queries: float32, bfloat16, float16 or float64. Rank 2 or 3 is also accepted, as in :func:`regard.attention`.
     key, value : jax.Array, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        Types as in :func:`regard.attention`.
+        Keys and values, with types as in :func:`regard.attention`.
     dtype : dtype or str, optional
         The type of the context: query's type, or float32 if query is bfloat16 or float16.
     **options
-        The options of :func:`regard.attention`: causal, window, mask, bias, scale and so on. Array-valued options may
-        be traced; the others are constants of the compiled function.
+        The options for :func:`regard.attention`: causal, window, mask, bias, scale and so on. Array-valued options may
+        be traced; all other options are constants of the compiled function.
 
     Returns
     -------
@@ -146,13 +146,13 @@ def attention(
         If the shapes or types of query, key and value are invalid. Errors in the values of options are raised when the
         compiled function runs.
     TypeError
-        If there is no such option.
+        An option does not exist.
 
     Notes
     -----
-    Differentiable once, in reverse mode, with respect to query, key, value, bias and sinks; alibi_slopes are constants.
-    Equal calls are compiled only once. Under ``jax.vmap`` the entries are computed one after another; using the batch
-    axis of query is faster.
+    The function is differentiable once, in reverse mode, with respect to query, key, value, bias and sinks;
+    alibi_slopes are treated as constants. Equal calls are compiled only once. Under ``jax.vmap``, the entries are
+    computed one after another; using the batch axis of query is faster.
 
     Examples
     --------
@@ -186,6 +186,6 @@ _OPTIONS = frozenset(_attention.__wrapped__.__kwdefaults__) - {  # type: ignore[
 
 
 def _check(arrays: tuple[jax.Array, ...], dtype: str | None) -> None:
-    """Rejects invalid shapes and types when a function is traced, with a plan over arrays without memory."""
+    """Reject invalid shapes and types when a function is traced, by planning the call with arrays without memory."""
     alike = [numpy.broadcast_to(numpy.zeros((), array.dtype), array.shape) for array in arrays]
     _regard.plan(_regard.attention_forward, *alike, **({} if dtype is None else {"dtype": dtype}))

@@ -35,7 +35,7 @@ class KvCache:
     head_size : int
         Head size of the keys, D.
     capacity : int
-        The maximum number of keys in a sequence; in a ring, the number of keys that are kept.
+        The maximum number of keys per sequence; for a ring, the number of keys that are kept.
     num_sequences : int, default 1
         The number of sequences, B in :func:`attention_decode`.
     num_kv_heads : int, default 1
@@ -43,11 +43,11 @@ class KvCache:
     value_head_size : int, optional
         Head size of the values, Dv; head_size by default.
     page_keys : int, default 0
-        Keys per page, a multiple of 32; 0 means a contiguous cache.
+        The number of keys per page, a multiple of 32; 0 means a contiguous cache.
     num_pages : int, default 0
-        The number of pages, which all sequences share; only with page_keys.
+        The number of pages, which are shared by all sequences; only with page_keys.
     ring : bool, default False
-        Keep the newest `capacity` keys of each sequence; only without pages.
+        Whether to keep only the newest `capacity` keys of each sequence; only without pages.
     dtype : dtype or str, default 'float32'
         The type of the stored elements: float32, float64, bfloat16, float16 or int8.
 
@@ -58,7 +58,8 @@ class KvCache:
 
     Notes
     -----
-    Any number of threads may use a cache: calls that change it wait until calls that read it have finished.
+    Any number of threads may use a cache concurrently. Calls that change it wait until calls that read it have
+    finished.
 
     Examples
     --------
@@ -85,13 +86,13 @@ class KvCache:
 
     @staticmethod
     def open(memory: AnyArray) -> KvCache:
-        """Open, in place, a cache from the :attr:`memory` of another cache.
+        """Open a cache in place from the :attr:`memory` of another cache.
 
         Parameters
         ----------
         memory : buffer of bytes
-            The block, aligned to 64 bytes, such as a mapped file. The cache keeps it alive. If it is writable,
-            :meth:`append` writes to it.
+            The memory block, aligned to 64 bytes, such as a mapped file. The cache keeps it alive. If the block is
+            writable, :meth:`append` writes to it.
 
         Returns
         -------
@@ -100,7 +101,7 @@ class KvCache:
         Raises
         ------
         RuntimeError
-            If the block is not a consistent cache; the message gives the byte offset.
+            The block is not a consistent cache; the message states the byte offset.
         ValueError
             If the block is not aligned or not contiguous.
         """
@@ -114,24 +115,25 @@ class KvCache:
         Parameters
         ----------
         key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
-            For all sequences; with `sequence`, (Hkv, L, D) and (Hkv, L, Dv). float32, bfloat16 and float16 elements
-            are rounded to the type of the cache; a float64 cache accepts only float64.
+            Keys and values for all sequences or, with `sequence`, (Hkv, L, D) and (Hkv, L, Dv) for one sequence.
+            float32, bfloat16 and float16 elements are rounded to the type of the cache; a float64 cache accepts only
+            float64.
         sequence : int, optional
-            The one sequence to append to.
+            The index of the only sequence to append to.
         counts : sequence of int, shape (B,), optional
-            How many of the L keys to append to each sequence, starting with the first.
+            The number of keys to append to each sequence, from the first of the L keys.
 
         Raises
         ------
         ValueError
             If the arrays do not match the cache, a sequence would exceed its capacity, or the memory is read-only.
         RuntimeError
-            If no page is free. The cache is then unchanged.
+            No page is free. In this case, the cache is unchanged.
         """
         self._cache.append(key, value, sequence, counts)
 
     def truncate(self, sequence: int, length: int) -> None:
-        """Keep the first `length` keys of a sequence, and free the pages of the rest.
+        """Remove all keys of a sequence after the first `length` keys, and free their pages.
 
         Parameters
         ----------
@@ -143,19 +145,19 @@ class KvCache:
         self._cache.truncate(sequence, length)
 
     def fork(self, from_sequence: int, to_sequence: int) -> None:
-        """Make an empty sequence share the keys and values of another one. Whole panels are not copied.
+        """Make an empty sequence share the keys and values of another sequence. Whole panels are not copied.
 
         Parameters
         ----------
         from_sequence : int
-            The sequence to share.
+            The index of the sequence to share.
         to_sequence : int
-            The sequence that shares them, which must be empty.
+            The index of the sequence that shares them, which must be empty.
         """
         self._cache.fork(from_sequence, to_sequence)
 
     def length(self, sequence: int = 0) -> int:
-        """Return the number of keys that were appended and not truncated; in a ring, including those no longer stored.
+        """Return the number of appended keys that were not truncated; for a ring, including keys no longer stored.
 
         Parameters
         ----------
@@ -169,7 +171,7 @@ class KvCache:
         return self._cache.length(sequence)
 
     def first_key(self, sequence: int = 0) -> int:
-        """Return the index of the first key that is still stored: 0 except in a ring.
+        """Return the index of the first key that is still stored, which is 0 except in a ring.
 
         Parameters
         ----------
@@ -184,12 +186,12 @@ class KvCache:
 
     @property
     def memory(self) -> memoryview:
-        """The block, read-only. :meth:`open` opens a block that was written to a file and later read or mapped."""
+        """The memory block, read-only. :meth:`open` opens a block that was saved to a file and later read or mapped."""
         return self._cache.memory
 
     @property
     def num_bytes(self) -> int:
-        """The size of the block in bytes."""
+        """The size of the memory block in bytes."""
         return self._cache.num_bytes
 
     @property
@@ -224,7 +226,7 @@ class KvCache:
 
     @property
     def capacity(self) -> int:
-        """The maximum number of keys in a sequence; in a ring, the number of keys that are kept."""
+        """The maximum number of keys per sequence; for a ring, the number of keys that are kept."""
         return self._cache.capacity
 
     def __repr__(self) -> str:
@@ -281,10 +283,10 @@ def attention_decode(
     Parameters
     ----------
     query : array, shape (B, H, L, D)
-        Queries, one batch entry per sequence of the cache. They are the newest L positions of each sequence unless
-        query_offset is given. For a cache with one sequence, (H, L, D) is also accepted.
+        Queries, with one batch entry per sequence of the cache. They are at the newest L positions of each sequence
+        unless query_offset is given. For a cache with one sequence, (H, L, D) is also accepted.
     cache : KvCache
-        The keys and values. A sequence without keys yields zeros.
+        The keys and values. The context for a sequence without keys is 0.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to.
     dtype : dtype or str, optional
@@ -292,28 +294,28 @@ def attention_decode(
     row_max, row_sum, lse, sink_weights : array, shape (B, H, L), optional
         Arrays to write these results to.
     return_row_max, return_row_sum, return_lse, return_sink_weights : bool, default False
-        Return these results as well, as in :func:`attention`.
+        Whether to return these results as well, as in :func:`attention`.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        An array from query's library, or out.
+        A new array of query's library, or out.
     result : AttentionResult
-        If any ``return_`` option is set, a named tuple instead.
+        If any ``return_`` option is set, a named tuple is returned instead.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -350,37 +352,37 @@ def attention_decode_partials(
 ) -> AttentionPartials[Array]:
     """Compute partial results of :func:`attention_decode`, one per chunk of 1024 keys of a cache.
 
-    A sequence can then be kept in several caches: split it at multiples of 1024 keys, and merge the partial results of all
-    caches in key order with :func:`attention_merge`.
+    This function allows a sequence to be divided among several caches: split it at multiples of 1024 keys, and merge
+    the partial results of all caches in key order with :func:`attention_merge`.
 
     Parameters
     ----------
     query : array, shape (B, H, L, D)
-        Queries, one batch entry per sequence of the cache. They are the newest L positions of each sequence unless
-        query_offset is given.
+        Queries, with one batch entry per sequence of the cache. They are at the newest L positions of each sequence
+        unless query_offset is given.
     cache : KvCache
-        The keys and values of a piece. For a piece, give query_offset as a number, and subtract the index of the first key
-        of the piece from query_offset and prefix.
+        The keys and values of all keys or of a piece. For a piece, pass query_offset as a number, and subtract the
+        index of the first key of the piece from query_offset and prefix.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     AttentionPartials
-        accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L), for N = ⌈S / 1024⌉
-        chunks, where S is the length of the longest sequence.
+        Results by name: accumulator and scaled_accumulator, (N, B, H, L, Dv), and row_max and row_sum, (N, B, H, L),
+        for N = ⌈S / 1024⌉ chunks, where S is the length of the longest sequence.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or sinks, dropout, key lengths or packed sequences are given. Raised before any work
-        is done.
+        An argument is invalid, or sinks, dropout, key lengths or packed sequences are given. The error is raised
+        before any work is done.
 
     Examples
     --------

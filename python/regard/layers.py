@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class PackedLinear:
-    """A weight of :func:`linear_forward`, packed once for many calls.
+    """A weight for :func:`linear_forward`, packed once and used in many calls.
 
     Parameters
     ----------
     weight : array, shape (I, O)
-        float32, float64 or bfloat16, with any strides. It is copied.
+        The weight: float32, float64 or bfloat16, with any strides. It is copied.
 
     Examples
     --------
@@ -71,15 +71,15 @@ def linear_forward(
     Parameters
     ----------
     input : array, shape (R, I)
-        float32, float64 or bfloat16.
+        The input: float32, float64 or bfloat16.
     weight : array, shape (I, O), or PackedLinear
-        Same type as input. The weight of a PyTorch ``nn.Linear`` has shape (O, I): pass ``weight.T``.
+        The weight, of the same type as input. PyTorch's ``nn.Linear`` stores it as (O, I): pass ``weight.T``.
     bias : array, shape (O,), optional
-        Same type as input.
+        The bias, of the same type as input.
     out : array, shape (R, O), optional
         The array to write to.
     dtype : dtype or str, optional
-        The type of the output: that of input, or float32 if input is bfloat16.
+        The type of the output: the type of input, or float32 if input is bfloat16.
     activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}, default 'none'
         The function applied to each element.
     num_threads : int, default 0
@@ -92,8 +92,8 @@ def linear_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -130,11 +130,11 @@ def linear_backward(
     grad_input, grad_weight, grad_bias : array, optional
         Arrays of shapes (R, I), (I, O) and (O,) to write the gradients to.
     accumulate : sequence of str, default ()
-        The names of the given arrays to add the gradients to, instead of overwriting them.
+        Names of the given arrays to which gradients are added; other given arrays are overwritten.
     rows_per_group : int, default 0
         Number of rows per group; grad_weight and grad_bias are summed separately over each group, and the sums are
-        added in order. 0 means that all rows form one group. One call over a batch is then bit-identical to several
-        accumulating calls, each over whole groups.
+        added in order. 0 means that all rows form one group. With groups, one call over a batch is bit-identical to
+        several accumulating calls, each over whole groups.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -146,8 +146,8 @@ def linear_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -167,14 +167,14 @@ def linear_backward(
 def activation_forward(
     input: Array, activation: Activation, *, out: AnyArray | None = None, num_threads: int = 0,
 ) -> Array:
-    """Compute an activation, element by element.
+    """Compute an activation function, element by element.
 
     Parameters
     ----------
     input : array, shape (R, E)
-        float32, float64 or bfloat16.
+        The argument of the activation: float32, float64 or bfloat16.
     activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}
-        The function.
+        The activation function.
     out : array, shape (R, E), optional
         The array to write to; it may be input.
     num_threads : int, default 0
@@ -187,8 +187,8 @@ def activation_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def activation_backward(
     input: AnyArray, grad_output: Array, activation: Activation, *, grad_input: AnyArray | None = None,
     accumulate: bool = False, num_threads: int = 0,
 ) -> Array:
-    """Compute the gradient of an activation, ``grad_output · f′(input)``.
+    """Compute the gradient of an activation function f, ``grad_output · f′(input)``.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def activation_backward(
     grad_output : array, shape (R, E)
         The gradient of the loss with respect to the output, of the same type as input.
     activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}
-        The function f.
+        The activation function f.
     grad_input : array, shape (R, E), optional
         The array to write to; it may be input or grad_output.
     accumulate : bool, default False
@@ -229,8 +229,8 @@ def activation_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -249,9 +249,9 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Parameters
     ----------
     gate : array, shape (R, F)
-        float32, float64 or bfloat16.
+        The gate: float32, float64 or bfloat16.
     up : array, shape (R, F)
-        Same type as gate.
+        The factor of silu(gate), of the same type as gate.
     out : array, shape (R, F), optional
         The array to write to; it may be gate or up.
     num_threads : int, default 0
@@ -264,8 +264,8 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -290,9 +290,9 @@ def swiglu_backward(
     grad_output : array, shape (R, F)
         The gradient of the loss with respect to the output.
     grad_gate, grad_up : array, shape (R, F), optional
-        Arrays to write the gradients to. Each may be an input, but not the other gradient.
+        Arrays to write the gradients to. Each may be one of the inputs, but not the other gradient.
     accumulate : sequence of str, default ()
-        The names of the given arrays to add the gradients to, instead of overwriting them.
+        Names of the given arrays to which gradients are added; other given arrays are overwritten.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -304,8 +304,8 @@ def swiglu_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------

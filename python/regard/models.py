@@ -6,8 +6,8 @@
     regard.explain({"tokens": […], "Q": [[…], …], …})                    an Explanation
     regard.compare(model, "bank", ["he sat …", "she put …"])             a Comparison
 
-Each result has text(), json() and html(), and a table in a notebook. These functions are absent if the package was
-built without regard::explain. Read next: results.py, docs/guide/sentence.md.
+Each result has the methods text(), json() and html(), and is displayed as a table in a notebook. These functions are
+absent if the package was built without regard::explain. Read next: results.py, docs/guide/sentence.md.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def _texts(operator: str, name: str, texts: Sequence[str]) -> list[str]:
-    """A list of texts. A single str is also a sequence of str, but passing one is a mistake."""
+    """A list of texts. A single str is rejected, although it is also a sequence of str."""
     if isinstance(texts, str):
         raise TypeError(f"{operator}: {name} is of type str; expected a sequence of str, such as [{texts[:20]!r}]")
     return list(texts)
 
 
 class Model:
-    """An encoder of the BERT family, or a decoder trained with Regard, as :func:`load_model` returns it."""
+    """An encoder of the BERT family, or a decoder trained with Regard, as returned by :func:`load_model`."""
 
     __slots__ = ("__weakref__", "_model")
     _model: _regard.Model
@@ -51,7 +51,7 @@ class Model:
 
     @property
     def width(self) -> int:
-        """The number of elements in a token's vector."""
+        """The number of elements in the vector of a token."""
         return self._model.width
 
     @property
@@ -65,7 +65,7 @@ class Model:
         return self._model.folder
 
     def tokens(self, text: str) -> list[str]:
-        """Split a text into the tokens that the model sees, including [CLS] and [SEP] for an encoder.
+        """Split a text into the tokens that the model processes, including [CLS] and [SEP] for an encoder.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class _Shown:
 
 
 class Explanation(_Shown):
-    """The steps of an attention computation, as :func:`explain` and :func:`lesson` return them."""
+    """The steps of an attention computation, as returned by :func:`explain` and :func:`lesson`."""
 
     __slots__ = ()
 
@@ -118,13 +118,13 @@ class Explanation(_Shown):
         Parameters
         ----------
         width : int, default 80
-            The number of columns.
+            The width of the text in columns.
         color : bool, default False
             Whether to color the text with terminal escape codes.
         full : bool, default False
-            Whether to print all numbers.
+            Whether to include all values.
         step : str, default ''
-            A single step, specified by name or number.
+            Name or number of the only step to include; '' includes all steps.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class Explanation(_Shown):
         Parameters
         ----------
         step : str, default ''
-            A single step, specified by name or number.
+            Name or number of the only step to include; '' includes all steps.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class Explanation(_Shown):
 
 
 class SentenceAnalysis(_Shown):
-    """What one word of a sentence attends to in a model, as :func:`explain` returns it."""
+    """The attention of one word of a sentence in a model, as returned by :func:`explain`."""
 
     __slots__ = ()
 
@@ -167,7 +167,7 @@ class SentenceAnalysis(_Shown):
         Parameters
         ----------
         width : int, default 80
-            The number of columns.
+            The width of the text in columns.
         color : bool, default False
             Whether to color the text with terminal escape codes.
 
@@ -187,7 +187,7 @@ class SentenceAnalysis(_Shown):
         return self._result.json()  # type: ignore[no-any-return]
 
     def html(self) -> str:
-        """Return the analysis as one HTML page with every head of every layer.
+        """Return the analysis as one self-contained HTML page with every head of every layer.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class SentenceAnalysis(_Shown):
 
 
 class Comparison(_Shown):
-    """One word in several sentences, as :func:`compare` returns it."""
+    """A comparison of one word in several sentences, as returned by :func:`compare`."""
 
     __slots__ = ()
 
@@ -207,11 +207,11 @@ class Comparison(_Shown):
         Parameters
         ----------
         width : int, default 80
-            The number of columns.
+            The width of the text in columns.
         color : bool, default False
             Whether to color the text with terminal escape codes.
         full : bool, default False
-            Whether to print all pairs, controls and heads.
+            Whether to include all pairs, controls and heads.
 
         Returns
         -------
@@ -229,7 +229,7 @@ class Comparison(_Shown):
         return self._result.json()  # type: ignore[no-any-return]
 
     def html(self) -> str:
-        """Return the comparison as one HTML page.
+        """Return the comparison as one self-contained HTML page.
 
         Returns
         -------
@@ -238,7 +238,7 @@ class Comparison(_Shown):
         return self._result.html()  # type: ignore[no-any-return]
 
     def findings(self) -> list[str]:
-        """Return what the comparison shows, in sentences.
+        """Return the findings of the comparison, in sentences.
 
         Returns
         -------
@@ -254,14 +254,15 @@ def _native(operator: str, model: Model) -> _regard.Model:
 
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
-    """Read a model from a folder in the Hugging Face layout: config.json, tokenizer.json and model.safetensors.
+    """Load a model from a folder in the Hugging Face layout, with config.json, tokenizer.json and model.safetensors.
 
-    For the folder of a training run, the newest checkpoint is read: a decoder, which :func:`explain` also accepts.
+    From the folder of a training run, the newest checkpoint is loaded. It is a decoder, which :func:`explain` also
+    accepts.
 
     Parameters
     ----------
     folder : str or os.PathLike
-        The folder.
+        The path of the folder.
     map : bool, default False
         Whether to map the parameters into memory instead of reading them.
 
@@ -272,7 +273,7 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     Raises
     ------
     RuntimeError
-        If a file cannot be read or is not valid; the message gives its path.
+        A file cannot be read or is invalid; the message states its path.
     """
     return Model(_regard.load_model(folder, map))
 
@@ -296,32 +297,33 @@ def explain(
     Parameters
     ----------
     input : str or dict
-        With a model, a sentence. Otherwise, matrices and settings (docs/guide/own-matrices.md), as a dict or JSON.
+        With a model, a sentence. Otherwise, matrices and settings (docs/guide/own-matrices.md), as a dict or as JSON.
     model : Model, optional
-        The model, as :func:`load_model` returns it.
+        The model, as returned by :func:`load_model`.
     query : str, optional
-        The word whose attention is shown: ``'bank'``, the second one as ``'bank#1'``, or ``'@4'`` by its index. With a
-        model, the most informative word by default.
+        The word whose attention is shown: ``'bank'``, ``'bank#1'`` for its second occurrence, or ``'@4'`` for the word
+        at index 4. With a model, the default is the most informative word.
     layer, head : int, optional
-        The layer and the head to show, both or neither; only with a model. By default, the most informative head.
+        The layer and the head to show; only with a model. Give both or neither. The default is the most informative
+        head.
     hide : sequence of str, default ()
-        Words to hide: no token attends to them, in any layer. Only with a model.
+        Words to hide, so that no token attends to them in any layer; only with a model.
     truncate : bool, default False
         Whether to truncate a sentence that is too long, instead of rejecting it; only with a model.
     full : bool, default False
-        Whether to compute all steps behind the weight that is shown; only with a model.
+        Whether to compute all steps that lead to the weight that is shown; only with a model.
 
     Returns
     -------
     SentenceAnalysis or Explanation
-        With a model, a SentenceAnalysis; otherwise an Explanation. Both have text(), json() and html().
+        With a model, a SentenceAnalysis; otherwise, an Explanation. Both have the methods text(), json() and html().
 
     Raises
     ------
     ValueError
         If the input cannot be explained.
     RuntimeError
-        If JSON text is not valid; the message gives the byte offset.
+        The JSON text is invalid; the message states the byte offset.
 
     Examples
     --------
@@ -382,22 +384,22 @@ def compare(
     Parameters
     ----------
     model : Model
-        The model, as :func:`load_model` returns it.
+        The model, as returned by :func:`load_model`.
     word : str
         The word.
     sentences : sequence of str
-        2 to 26 sentences that contain the word.
+        The sentences, from 2 to 26, all of which contain the word.
     hide : sequence of str, default ()
-        Words to hide, in every sentence in which they occur: no token attends to them, in any layer.
+        Words to hide in every sentence in which they occur, so that no token attends to them in any layer.
     control : str, default ''
-        A word for comparison, which occurs in at least two of the sentences; by default every such word.
+        A word for comparison that occurs in at least two of the sentences. By default, all such words are used.
     truncate : bool, default False
         Whether to truncate sentences that are too long, instead of rejecting them.
 
     Returns
     -------
     Comparison
-        How far the vectors differ in each layer, and which heads make them differ.
+        The differences between the vectors in each layer, and the heads that cause them.
 
     Raises
     ------
@@ -409,14 +411,14 @@ def compare(
 
 
 def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
-    """Return a vector of L2 norm 1 for each text: the mean over its tokens, normalized.
+    """Return a vector of L2 norm 1 for each text: the normalized mean of the vectors of its tokens.
 
     Parameters
     ----------
     model : Model
-        The model, as :func:`load_model` returns it.
+        The model, as returned by :func:`load_model`.
     texts : sequence of str
-        n texts.
+        The n texts.
     truncate : bool, default False
         Whether to truncate texts that are too long, instead of rejecting them.
 
@@ -427,6 +429,6 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.n
     Raises
     ------
     ValueError
-        If a text is too long; the message gives its index.
+        A text is too long; the message states its index.
     """
     return _regard.embed(_native("embed", model), _texts("embed", "texts", texts), truncate)  # type: ignore[no-any-return]

@@ -36,18 +36,18 @@ def multi_head_attention_forward(
     scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
     weights_in_float32: bool | None = None, num_threads: int = 0,
 ) -> Any:
-    """Compute a multi-head attention block: project, split into heads, attend, join and project back.
+    """Compute a multi-head attention block: projections, attention in each head, concatenation and output projection.
 
     Parameters
     ----------
     input : array, shape (B, L, E)
-        float32 or float64. The queries are computed from it and, without memory, the keys and values as well.
+        The input: float32 or float64. The queries are computed from it and, without memory, also the keys and values.
     w_query : array, shape (E, H · D)
-        Projection to query. Head h uses the columns ``h · D`` to ``(h + 1) · D − 1``.
+        The query projection. Head h uses the columns ``h · D`` to ``(h + 1) · D − 1``.
     w_key, w_value : array, shapes (E_kv, Hkv · D) and (E_kv, Hkv · Dv)
-        Projections to key and value.
+        The key and value projections.
     w_output : array, shape (H · Dv, E_out), optional
-        Projection of the joined context; without it, the joined context is the output.
+        The projection of the joined context. If it is not given, the joined context is the output.
     memory : array, shape (B, S, E_kv), optional
         The sequence from which keys and values are computed (cross-attention).
     b_query, b_key, b_value, b_output : array, optional
@@ -61,15 +61,15 @@ def multi_head_attention_forward(
     weights : array, shape (B, H, L, S), optional
         The array to write the softmax weights to.
     return_weights : bool, default False
-        Return the softmax weights as well.
+        Whether to return the softmax weights as well.
     return_state : bool, default False
-        Return the state that :func:`multi_head_attention_backward` needs as well.
+        Whether to return the state that :func:`multi_head_attention_backward` needs as well.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -77,13 +77,14 @@ def multi_head_attention_forward(
     -------
     output : array, shape (B, L, E_out)
     result : MultiHeadResult
-        With ``return_weights=True`` or ``return_state=True``, a named tuple of output, weights and state instead.
+        With ``return_weights=True`` or ``return_state=True``, a named tuple of output and the requested results is
+        returned instead.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -154,30 +155,31 @@ def multi_head_attention_backward(
     grad_b_query, grad_b_key, grad_b_value, grad_b_output : array, optional
         Arrays to write these gradients to, one element per column.
     accumulate : sequence of str, default ()
-        The names of the given arrays to add the gradients to, instead of overwriting them.
+        Names of the given arrays to which gradients are added; other given arrays are overwritten.
     rows_per_group : int, default 0
         Number of rows of input per group; the gradients of parameters are summed separately over each group, and the
         sums are added in order. 0 means that all rows form one group. Row l of batch entry b has index ``b · L + l``.
     causal, query_offset, window, key_lengths, query_starts, key_starts, prefix : optional
-        Which keys each query attends to, by position and length, as in :func:`attention`.
+        Options that select visible keys by position and length, as in :func:`attention`.
     query_segments, key_segments, block_mask, block_size, mask, bias : optional
-        Segments, masks and the term added to the scores, as in :func:`attention`.
+        Segments, masks and the bias added to the scores, as in :func:`attention`.
     alibi_slopes, sinks, soft_cap, scale, dropout, dropout_seed, dropout_first, weights_in_float32 : optional
-        Scores, sinks and dropout, as in :func:`attention`.
+        Score modifications, sinks, dropout and precision, as in :func:`attention`.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     MultiHeadGradients
-        The gradients by name; grad_memory only with memory, grad_w_output and grad_b_output only with w_output. The
-        gradients of ``bias`` and ``sinks`` are not computed: call :func:`attention_backward` for these.
+        The gradients by name; grad_memory is present only with memory, and grad_w_output and grad_b_output only with
+        w_output. The gradients of ``bias`` and ``sinks`` are not computed; use :func:`attention_backward` for these.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any gradient is written; the message names the argument, its value and
-        what was expected, or the options that differ from those of the forward call.
+        An argument is invalid, or options differ from those of the forward call. The message states the name of the
+        argument, its value and the expected value, or these options. The error is raised before any gradient is
+        written.
 
     Examples
     --------

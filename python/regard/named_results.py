@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results of calls that return several values: named tuples, and dictionaries whose entries are also attributes.
 
-    AttentionResult        context, lse … of attention and attention_decode: a tuple of the requested results, by name
+    AttentionResult        context, lse … of attention and attention_decode: a named tuple of the requested results
     AttentionStatistics …  entropy, top_keys … of attention_with_statistics and others: a dict with attributes
 
-The representation of each lists the type and shape of every array. Read next: attention_operators.py.
+The representation of a result lists the type and shape of every array. Read next: attention_operators.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def described(value: Any) -> str:
-    """'float32 (1, 8, 600, 64)' for an array, '64 bytes', or the value itself."""
+    """'float32 (1, 8, 600, 64)' for an array, '64 bytes' for bytes, or the value itself."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{str(dtype).rpartition('.')[2]} {tuple(shape)}"
@@ -61,7 +61,7 @@ def _missing(self: Any, name: str) -> Any:
 
 
 def result_class(fields: tuple[str, ...], name: str = "AttentionResult") -> Any:
-    """A named tuple with these fields. JAX and PyTorch treat its instances as trees."""
+    """A named tuple class with these fields. JAX and PyTorch treat its instances as trees."""
     found = _classes.get(fields)
     if found is None:
         make: Any = collections.namedtuple
@@ -75,18 +75,18 @@ def result_class(fields: tuple[str, ...], name: str = "AttentionResult") -> Any:
 
 
 def restored(fields: tuple[str, ...], name: str, values: tuple[Any, ...]) -> Any:
-    """For pickle and copy."""
+    """Restore a result; used by pickle and copy."""
     return result_class(fields, name)._make(values)
 
 
 if TYPE_CHECKING:
     class Named(dict[str, Any], Generic[Array]):
-        """Results by name: found["entropy"] is found.entropy."""
+        """Results that are both entries and attributes: found["entropy"] is found.entropy."""
 else:
     Array = object
 
     class Named(dict):
-        """Results by name: found["entropy"] is found.entropy."""
+        """Results that are both entries and attributes: found["entropy"] is found.entropy."""
 
         __slots__ = ()
 
@@ -107,9 +107,10 @@ else:
 
 
 class AttentionStatistics(Named[Array]):
-    """Context and attention statistics of attention_with_statistics, by name or as attributes.
+    """Context and attention statistics of attention_with_statistics, as entries and attributes.
 
-    top_keys and top_weights are present if top_keys was given, chosen_weight and head_chosen_weight if keys were chosen.
+    top_keys and top_weights are present if top_keys was given. chosen_weight and head_chosen_weight are present if keys
+    were chosen.
     """
 
     __slots__ = ()
@@ -132,10 +133,10 @@ class AttentionStatistics(Named[Array]):
 
 
 class LayerInspection(Named[Array]):
-    """One call to attention that regard.transformers.inspection recorded, by name or as attributes.
+    """One call to attention recorded by regard.transformers.inspection, as entries and attributes.
 
-    The contents of AttentionStatistics without the context, plus the layer, step and module of the call; key_mass and
-    pooled_map are present if pooled_map was given.
+    It contains the entries of AttentionStatistics except the context, and the layer, step and module of the call.
+    key_mass and pooled_map are present if pooled_map was given.
     """
 
     __slots__ = ()
@@ -162,7 +163,7 @@ class LayerInspection(Named[Array]):
 
 
 class AttentionColumns(Named[Array]):
-    """Key mass and pooled map of attention_columns, by name or as attributes."""
+    """Key mass and pooled map of attention_columns, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class AttentionColumns(Named[Array]):
 
 
 class AttentionPartials(Named[Array]):
-    """Partial results of attention_partials or attention_decode_partials, one per chunk of keys, by name or as attributes."""
+    """Partial results of attention_partials or attention_decode_partials, per chunk, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class AttentionPartials(Named[Array]):
 
 
 class AttentionGradients(Named[Array]):
-    """The requested gradients of attention_backward, by name or as attributes."""
+    """The requested gradients of attention_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class AttentionGradients(Named[Array]):
 
 
 class LinearGradients(Named[Array]):
-    """Gradients of linear_backward, by name or as attributes."""
+    """Gradients of linear_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class LinearGradients(Named[Array]):
 
 
 class SwigluGradients(Named[Array]):
-    """Gradients of swiglu_backward, by name or as attributes."""
+    """Gradients of swiglu_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class SwigluGradients(Named[Array]):
 
 
 class LayerNormGradients(Named[Array]):
-    """Gradients of layer_norm_backward, by name or as attributes."""
+    """Gradients of layer_norm_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class LayerNormGradients(Named[Array]):
 
 
 class RmsNormGradients(Named[Array]):
-    """Gradients of rms_norm_backward, by name or as attributes."""
+    """Gradients of rms_norm_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class RmsNormGradients(Named[Array]):
 
 
 class MultiHeadForwardState(Named[Array]):
-    """What multi_head_attention_backward needs from the forward call, by name or as attributes."""
+    """State of the forward call for multi_head_attention_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class MultiHeadForwardState(Named[Array]):
 
 
 class MultiHeadGradients(Named[Array]):
-    """The gradients that multi_head_attention_backward computed, by name or as attributes."""
+    """Gradients of multi_head_attention_backward, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class MultiHeadGradients(Named[Array]):
 
 
 class TrainingLog(Named[object]):
-    """The curve of a training run, with one array per column, by name or as attributes."""
+    """The curve of a training run, with one array per column, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -276,7 +277,7 @@ class TrainingLog(Named[object]):
 
 
 class TrainingSnapshots(Named[object]):
-    """What every head attended to at each snapshot of a training run, by name or as attributes."""
+    """The attention of every head at each snapshot of a training run, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -293,7 +294,7 @@ class TrainingSnapshots(Named[object]):
 
 
 class TrainingProbe(Named[object]):
-    """The sequence on which the heads of a training run are observed, by name or as attributes."""
+    """The sequence on which the heads of a training run are observed, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -307,7 +308,7 @@ class TrainingProbe(Named[object]):
 
 
 class HeadEvent(Named[object]):
-    """The moment at which a head formed, by name or as attributes. It prints as a sentence."""
+    """The moment at which a head formed, as entries and attributes. It is printed as a sentence."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -326,7 +327,7 @@ class HeadEvent(Named[object]):
 
 
 class Evaluation(Named[object]):
-    """How well a model predicts a set of examples, by name or as attributes."""
+    """The loss and the accuracy of a model on a set of examples, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -338,7 +339,7 @@ class Evaluation(Named[object]):
 
 
 class TrainingTask(Named[object]):
-    """A task of regard.train, by name or as attributes."""
+    """A task of regard.train, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -350,7 +351,7 @@ class TrainingTask(Named[object]):
 
 
 class PlannedOperator(Named[object]):
-    """What one operator of a planned call would do, by name or as attributes."""
+    """The planned execution of one operator of a call, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -362,7 +363,7 @@ class PlannedOperator(Named[object]):
 
 
 class Plan(Named[object]):
-    """What a planned call would do, by name or as attributes."""
+    """The planned execution of a call, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -373,7 +374,7 @@ class Plan(Named[object]):
 
 
 class InstructionSet(Named[object]):
-    """An instruction set that the library was built for, by name or as attributes."""
+    """An instruction set that the library was built for, as entries and attributes."""
 
     __slots__ = ()
     if TYPE_CHECKING:

@@ -26,20 +26,20 @@ def layer_norm_forward(
     input: Array, gain: AnyArray, bias: AnyArray | None = None, *, addend: AnyArray | None = None, epsilon: float = 1e-05,
     out: AnyArray | None = None, num_threads: int = 0,
 ) -> Array:
-    """Normalize the rows of ``x = input + addend``: ``(x − mean) / √(variance + epsilon) · gain + bias``.
+    """Normalize the rows of ``x = input + addend`` (layer norm): ``(x − mean) / √(variance + epsilon) · gain + bias``.
 
     Parameters
     ----------
     input : array, shape (R, E)
-        float32, float64 or bfloat16.
+        The input: float32, float64 or bfloat16.
     gain : array, shape (E,)
-        Same type as input.
+        The gain, of the same type as input.
     bias : array, shape (E,), optional
-        Same type as input.
+        The bias, of the same type as input.
     addend : array, shape (R, E), optional
-        Added to input before the normalization, as in a residual connection.
+        Values added to input before the normalization, as for a residual connection.
     epsilon : float, default 1e-05
-        Added to the variance.
+        The value added to the variance.
     out : array, shape (R, E), optional
         The array to write to.
     num_threads : int, default 0
@@ -52,8 +52,8 @@ def layer_norm_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def layer_norm_backward(
     grad_input, grad_gain, grad_bias : array, optional
         Arrays of shapes (R, E), (E,) and (E,) to write the gradients to.
     accumulate : sequence of str, default ()
-        The names of the given arrays to add the gradients to, instead of overwriting them.
+        Names of the given arrays to which gradients are added; other given arrays are overwritten.
     rows_per_group : int, default 0
         Number of rows per group; grad_gain and grad_bias are summed separately over each group, and the sums are added
         in order. 0 means that all rows form one group.
@@ -103,8 +103,8 @@ def layer_norm_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -123,18 +123,18 @@ def rms_norm_forward(
     input: Array, gain: AnyArray, *, addend: AnyArray | None = None, epsilon: float = 1e-05, out: AnyArray | None = None,
     num_threads: int = 0,
 ) -> Array:
-    """Divide the rows of ``x = input + addend`` by their root mean square: ``x / √(Σ x² / E + epsilon) · gain``.
+    """Normalize the rows of ``x = input + addend`` (RMS norm): ``x / √(Σ x² / E + epsilon) · gain``.
 
     Parameters
     ----------
     input : array, shape (R, E)
-        float32, float64 or bfloat16.
+        The input: float32, float64 or bfloat16.
     gain : array, shape (E,)
-        Same type as input.
+        The gain, of the same type as input.
     addend : array, shape (R, E), optional
-        Added to input before the normalization, as in a residual connection.
+        Values added to input before the normalization, as for a residual connection.
     epsilon : float, default 1e-05
-        Added to the mean square.
+        The value added to the mean square.
     out : array, shape (R, E), optional
         The array to write to.
     num_threads : int, default 0
@@ -147,8 +147,8 @@ def rms_norm_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def rms_norm_backward(
     grad_input, grad_gain : array, optional
         Arrays of shapes (R, E) and (E,) to write the gradients to.
     accumulate : sequence of str, default ()
-        The names of the given arrays to add the gradients to, instead of overwriting them.
+        Names of the given arrays to which gradients are added; other given arrays are overwritten.
     rows_per_group : int, default 0
         Number of rows per group; grad_gain is summed separately over each group, and the sums are added in order. 0
         means that all rows form one group.
@@ -198,8 +198,8 @@ def rms_norm_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ONNX operator `Attention`, opsets 23 to 25, on NumPy arrays: its inputs, attributes and outputs, and its rules.
+"""The ONNX Attention operator, opsets 23 to 25, on NumPy arrays, with its inputs, attributes, outputs and rules.
 
     Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
     keys = past_key and K, concatenated; query i is at position i + past length, or i + nonpad_kv_seqlen[b] − Sq
@@ -36,7 +36,7 @@ def _whole(name: str, value: _typing.SupportsIndex) -> int:
 
 
 def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Array:
-    """(B, S, heads · size) as (B, heads, S, size), the same memory."""
+    """A view of (B, S, heads · size) as (B, heads, S, size)."""
     number = 0 if count is None else _whole(attribute, count)
     if number < 1 or array.shape[2] % number:
         _reject(f"{name} has shape {array.shape} and {attribute} is {count}; expected a positive divisor of {array.shape[2]}")
@@ -53,7 +53,7 @@ def _joined(name: str, past: _Array, new: _Array) -> _Array:
 
 
 def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -> dict[str, _Array]:
-    """attn_mask as the options mask and bias; −∞ hides a key. padded: keys without a column are hidden, too."""
+    """attn_mask as the options mask and bias; −∞ hides a key. padded: whether keys without a column are also hidden."""
     if attn_mask is None:
         return {}
     boolean = attn_mask.dtype == bool
@@ -78,14 +78,15 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
               q_num_heads: int | None = None, kv_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
               left_window_size: int = -1, right_window_size: int = -1, num_outputs: int = 1,
               opset: int = 25) -> _typing.Any:
-    """Compute the ONNX operator ``Attention``, with the standard's names.
+    """Compute the ONNX Attention operator, with the argument names of the standard.
 
     Parameters
     ----------
     Q, K, V : numpy.ndarray
-        (B, Hq, Sq, D), (B, Hkv, Skv, D) and (B, Hkv, Skv, Dv), or (B, Sq, Hq · D) … with q_num_heads and kv_num_heads.
+        Arrays of shape (B, Hq, Sq, D), (B, Hkv, Skv, D) and (B, Hkv, Skv, Dv), or (B, Sq, Hq · D) … with q_num_heads
+        and kv_num_heads.
     attn_mask : numpy.ndarray, optional
-        Booleans, or values that are added to the scores.
+        A boolean mask, or values that are added to the scores.
     past_key, past_value : numpy.ndarray, optional
         Earlier keys and values, to which K and V are appended.
     nonpad_kv_seqlen : array or sequence of int, shape (B,), optional
@@ -97,27 +98,28 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     softcap : float, default 0.0
         The soft cap of the scores; 0 means none.
     softmax_precision : {1, 10, 11, 16}, optional
-        11 (double) computes everything in float64; float32 satisfies the others.
+        With 11 (double), everything is computed in float64; for all other values, float32 is sufficient.
     q_num_heads, kv_num_heads : int, optional
-        The numbers of heads, for arrays with three axes.
+        The numbers of heads; required for arrays with three axes.
     qk_matmul_output_mode : {0, 1, 2, 3}, default 0
-        Which scores or weights the fourth output contains.
+        The kind of scores or weights in the fourth output, as defined by the standard.
     left_window_size, right_window_size : int, default -1
         The sliding window; −1 means no limit. Opset 25 or later.
     num_outputs : int, default 1
-        How many outputs to return, 1 to 4.
+        The number of outputs to return, 1 to 4.
     opset : {23, 24, 25}, default 25
         The opset whose rules apply. Arguments that it does not define are rejected.
 
     Returns
     -------
     Y : numpy.ndarray
-        With num_outputs above 1, a tuple of that many outputs: Y, present_key, present_value, qk_matmul_output.
+        The output. With num_outputs above 1, a tuple of the first num_outputs of Y, present_key, present_value and
+        qk_matmul_output.
 
     Raises
     ------
     ValueError
-        If the standard forbids the arguments, or the opset does not define them.
+        The standard does not allow the arguments, or the opset does not define them.
     TypeError
         If an argument is not a NumPy array.
 

@@ -4,8 +4,8 @@
     gradients ── global_norm, clip_factor ──▶ gradient_scale ─┐
     step ─────── learning_rate_at ──────────▶ learning_rate ──┴─▶ adamw_step or muon_step ──▶ parameters, moments
 
-Nothing but the moments is stored between steps; they are 0 before the first step. Only adamw_step is available if the
-package was built without regard::explain. Read next: training.py.
+Only the moments are stored between steps; they are 0 before the first step. If the package was built without
+regard::explain, only adamw_step is available. Read next: training.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def adamw_step(
     learning_rate: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08,
     weight_decay: float = 0.01, gradient_scale: float = 1.0, step: int = 1, num_threads: int = 0,
 ) -> None:
-    """Perform a step of AdamW, in place.
+    """Perform a step of AdamW in place.
 
     Parameters
     ----------
     parameters : array
-        float32 or float64, of any shape, contiguous. It is updated.
+        The parameters: float32 or float64, of any shape, contiguous. They are updated.
     gradients : array
         The gradients, of the same shape and type.
     first_moment, second_moment : array
@@ -41,11 +41,11 @@ def adamw_step(
     beta1, beta2 : float, default 0.9 and 0.999
         The decay rates of the moments.
     epsilon : float, default 1e-08
-        Added to the square root of the second moment.
+        The value added to the square root of the second moment.
     weight_decay : float, default 0.01
-        The decoupled decay: a step subtracts this times learning_rate.
+        The decoupled weight decay: a step subtracts ``learning_rate · weight_decay · parameters``.
     gradient_scale : float, default 1.0
-        The factor applied to the gradients, for example :func:`clip_factor`.
+        The factor applied to the gradients, for example the result of :func:`clip_factor`.
     step : int, default 1
         The step number for the bias correction, starting at 1.
     num_threads : int, default 0
@@ -54,8 +54,8 @@ def adamw_step(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -75,26 +75,27 @@ def muon_step(
     nesterov: bool = True, weight_decay: float = 0.0, gradient_scale: float = 1.0, iterations: int = 5,
     num_threads: int = 0,
 ) -> None:
-    """Perform a Muon step in place: an update with the momentum, orthogonalized so that its singular values are near 1.
+    """Perform a step of Muon in place: an update with the momentum, whose singular values are first set to about 1.
 
     Parameters
     ----------
     matrix : array, shape (R, C)
-        float32 or float64, contiguous, with one row per output, as in PyTorch's ``nn.Linear``. It is updated.
+        The matrix: float32 or float64, contiguous, with one row per output, as in PyTorch's ``nn.Linear``. It is
+        updated.
     gradient : array, shape (R, C)
-        The gradient, of the type of matrix.
+        The gradient, of the same type as matrix.
     first_moment : array, shape (R, C)
         The momentum; zeros before the first step. It is updated.
     learning_rate : float, default 0.02
         The learning rate of this step.
     momentum : float, default 0.95
-        The decay of first_moment.
+        The decay rate of first_moment.
     nesterov : bool, default True
         Whether to use Nesterov momentum.
     weight_decay : float, default 0.0
-        The decoupled decay: a step subtracts this times learning_rate.
+        The decoupled weight decay: a step subtracts ``learning_rate · weight_decay · matrix``.
     gradient_scale : float, default 1.0
-        The factor applied to the gradient, for example :func:`clip_factor`.
+        The factor applied to the gradient, for example the result of :func:`clip_factor`.
     iterations : int, default 5
         The number of Newton–Schulz iterations, 1 to 100.
     num_threads : int, default 0
@@ -103,8 +104,8 @@ def muon_step(
     Raises
     ------
     ValueError
-        If an argument is invalid. Raised before any work is done; the message names the argument, its value and what
-        was expected.
+        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        before any work is done.
 
     Examples
     --------
@@ -120,19 +121,19 @@ def muon_step(
 
 
 def global_norm(values: AnyArray, *, num_threads: int = 0) -> float:
-    """Return the L2 norm of an array, computed in double and bit-identical for any number of threads.
+    """Return the L2 norm of an array, computed in double; it is bit-identical for any number of threads.
 
     Parameters
     ----------
     values : array
-        float32 or float64, of any shape, contiguous: for example all gradients.
+        The elements, for example all gradients: float32 or float64, of any shape, contiguous.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
     Returns
     -------
     float
-        The norm. It is not finite if an element is not finite.
+        The norm, which is not finite if an element is not finite.
 
     Examples
     --------
@@ -149,7 +150,7 @@ def clip_factor(norm: float, max_norm: float) -> float:
     Parameters
     ----------
     norm : float
-        The norm, as :func:`global_norm` returns it.
+        The norm, as returned by :func:`global_norm`.
     max_norm : float
         The limit; 0 means no limit.
 
@@ -212,7 +213,7 @@ def muon_learning_rate_at(
     step: int, *, steps: int, muon_learning_rate: float = 0.02, learning_rate: float = 0.001,
     min_learning_rate: float = 0.0001, warmup: int = 0, schedule: Schedule = "cosine",
 ) -> float:
-    """Return the learning rate of Muon at a step of a schedule, in proportion to that of AdamW.
+    """Return the learning rate of Muon at a step of a schedule, proportional to that of AdamW.
 
     Parameters
     ----------

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a notebook displays explanations, sentences and comparisons (as tables, without scripts) and training runs.
+"""Notebook representations of explanations, sentences and comparisons (tables without scripts) and of training runs.
 
-    Explanation         the finding; the weights, queries down, keys across
-    SentenceAnalysis    the findings; a line for each word: q·k, scaled score, weight with its bar, contribution
-    Comparison          the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
+    Explanation         the finding; the weights, with queries down and keys across
+    SentenceAnalysis    the findings; one row for each word: q·k, scaled score, weight with its bar, contribution
+    Comparison          the findings; one row for each pair of sentences and one for the floor: cosine, layer by layer
     Training            the page of the run, and the findings
 
-Below it, collapsed, is the page of the result, step by step, in a separate frame. It makes no network requests, and its
-script is confined to the frame, so that a notebook can show several results. Read next: figure.py, docs/reference/page.md.
+Below each table, the page of the result is collapsed in a separate frame. The page makes no network requests, and its
+script is confined to the frame, so that a notebook can show several results. Read next: figure.py,
+docs/reference/page.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def in_notebook(result: Any) -> dict[str, str]:
 
 
 def training_in_notebook(training: Any) -> dict[str, str]:
-    """The representations of a training run: its page in a separate frame, and its findings for where frames are removed."""
+    """The representations of a training run: its page in a separate frame, and its findings as a fallback."""
     page = training.html()
     picture = f'<p class="regard-note">{_words(". ".join(training.findings))}.</p>'
     if len(page) <= _MOST_PAGE:
@@ -59,7 +60,7 @@ def training_in_notebook(training: Any) -> dict[str, str]:
 
 
 def _number(value: float, digits: int) -> str:
-    """0.71, \u22120.44, <0.01: as the terminal prints it."""
+    """A number in the form that the terminal prints: 0.71, \u22120.44, <0.01."""
     text = f"{value:.{digits}f}"
     if value != 0 and not text.strip("-0."):
         text = f"{'>' if value < 0 else '<'}{text[:-1]}1"
@@ -75,7 +76,7 @@ def _paragraphs(sentences: Iterable[str]) -> str:
 
 
 def _table(head: list[str], lines: Iterable[tuple[str, list[str], str]]) -> str:
-    """An HTML table. Each of `lines` holds the words of its header, its cells and its class attribute."""
+    """An HTML table. Each element of `lines` contains the text of the row header, the cells and the class attribute."""
     rows = [f'<tr{chosen}><th scope="row"><bdi>{_words(word)}</bdi></th>{"".join(cells)}</tr>' for word, cells, chosen in lines]
     columns = "".join(f'<th scope="col">{_words(word)}</th>' for word in head)
     return f'<table class="regard-lines"><thead><tr>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

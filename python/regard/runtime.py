@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls would do and what the machine can do: plan, instruction sets, threads, memory and peak rates.
+"""Planned execution of calls and capabilities of the machine: plan, instruction sets, threads, memory and peak rates.
 
 Read next: docs/guide/python.md.
 """
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> Plan:
-    """Return what the operators that ``call(*args, **kwargs)`` runs would do, without doing it.
+    """Return the planned execution of the operators that ``call(*args, **kwargs)`` would run, without running them.
 
     Parameters
     ----------
     call : callable
-        A function of this package, or one that calls such functions on its own thread.
+        A function of this package, or a function that calls such functions on the same thread.
     *args, **kwargs
-        Its arguments. They are checked as in the call itself.
+        The arguments of the call. They are validated as in the call itself.
 
     Returns
     -------
     Plan
-        instruction_set and why it is active; operators, each with name, strategy (the code path and the reason for it),
-        operations, bytes and num_threads; workspace_bytes, the peak size of the scratch memory.
+        instruction_set and the reason why it is active; operators, each with name, strategy (the code path and the
+        reason for it), operations, bytes and num_threads; and workspace_bytes, the peak size of the scratch memory.
 
     Raises
     ------
@@ -49,12 +49,13 @@ def plan(call: Callable[..., object], *args: object, **kwargs: object) -> Plan:
 
 
 def instruction_sets() -> list[InstructionSet]:
-    """Return every instruction set that the library was built for, the best one last.
+    """Return all instruction sets that the library was built for, with the best one last.
 
     Returns
     -------
     list of InstructionSet
-        Each with name, available (the processor supports it), active (operators use it) and fused_multiply_add.
+        Each entry has the attributes name, available (the processor supports it), active (operators use it) and
+        fused_multiply_add.
 
     Raises
     ------
@@ -76,7 +77,8 @@ def active_instruction_set() -> str:
     Returns
     -------
     str
-        The one that the environment variable ``REGARD_FORCE_ISA`` names, or the best available one.
+        The instruction set specified by the environment variable ``REGARD_FORCE_ISA``, or the best available
+        instruction set.
     """
     return _regard.active_instruction_set()
 
@@ -87,14 +89,14 @@ def default_num_threads() -> int:
     Returns
     -------
     int
-        The value of the environment variable ``REGARD_THREADS`` if it is set. Otherwise the number of physical cores in
-        the affinity mask, limited by the CPU quota of the cgroup.
+        The value of the environment variable ``REGARD_THREADS`` if it is set. Otherwise, the number of physical cores
+        in the affinity mask, limited by the CPU quota of the cgroup.
     """
     return _regard.default_num_threads()
 
 
 def available_memory_bytes() -> int:
-    """Return how much memory can be allocated now without swapping.
+    """Return the amount of memory that can currently be allocated without swapping.
 
     Returns
     -------
@@ -105,19 +107,19 @@ def available_memory_bytes() -> int:
 
 
 def fma_gflops(num_threads: int, seconds: float) -> float:
-    """Measure the rate of float32 multiply-adds on registers: an upper bound for any operator.
+    """Measure the rate of float32 multiply-adds on registers, which is an upper bound for all operators.
 
     Parameters
     ----------
     num_threads : int
         The number of threads, 1 to 4096.
     seconds : float
-        How long to measure.
+        The duration of the measurement.
 
     Returns
     -------
     float
-        Total GFLOP/s of all threads; a multiply-add counts as two operations.
+        The total GFLOP/s of all threads; a multiply-add counts as two operations.
     """
     return _regard.fma_gflops(num_threads, seconds)
 
@@ -130,18 +132,18 @@ def bf16_dot_gflops(num_threads: int, seconds: float) -> float | None:
     num_threads : int
         The number of threads, 1 to 4096.
     seconds : float
-        How long to measure.
+        The duration of the measurement.
 
     Returns
     -------
     float or None
-        Total GFLOP/s of all threads; None unless the active instruction set is avx512_bf16.
+        The total GFLOP/s of all threads; None unless the active instruction set is avx512_bf16.
     """
     return _regard.bf16_dot_gflops(num_threads, seconds)
 
 
 def read_gigabytes_per_second(bytes_per_thread: int, num_threads: int, seconds: float) -> float:
-    """Measure the rate at which threads read memory: each reads its own buffer repeatedly.
+    """Measure the rate at which threads read memory. Each thread reads its own buffer repeatedly.
 
     Parameters
     ----------
@@ -150,11 +152,11 @@ def read_gigabytes_per_second(bytes_per_thread: int, num_threads: int, seconds: 
     num_threads : int
         The number of threads, 1 to 4096.
     seconds : float
-        How long to measure.
+        The duration of the measurement.
 
     Returns
     -------
     float
-        Total GB/s of all threads, in the best of several loops.
+        The total GB/s of all threads, in the best of several loops.
     """
     return _regard.read_gigabytes_per_second(bytes_per_thread, num_threads, seconds)

@@ -5,11 +5,11 @@
     with regard.torch.patched():
         model(inputs)        # torch.nn.functional.scaled_dot_product_attention is Regard's for CPU tensors
 
-It is differentiable, and torch.compile treats it as one opaque operator. Calls that it cannot compute are rejected with
-a message that names the cause; it never falls back.
+The function is differentiable, and torch.compile treats it as one opaque operator. Calls that it cannot compute are
+rejected with a message that states the cause; it never falls back to PyTorch.
 
-    plain eager mode           _Eager or, without gradients, the library itself: a few microseconds of overhead
-    torch.compile, modes …     the operators regard::attention and regard::attention_backward, with the same calls
+    plain eager mode           _Eager or, without gradients, the library itself, with a few microseconds of overhead
+    torch.compile, modes …     the operators regard::attention and regard::attention_backward, which make the same calls
 
 Read next: python/attention.cpp, python/backward.cpp.
 """
@@ -38,7 +38,7 @@ def _reject(what):
 
 
 def _plain(tensor):
-    """The tensor that the library reads: the same memory, without autograd history."""
+    """The tensor that the library reads: a view of the same memory without autograd history."""
     return tensor.detach() if tensor is not None and tensor.requires_grad else tensor
 
 
@@ -158,7 +158,7 @@ _attention.register_autograd(_gradients, setup_context=_save)
 
 
 class _Eager(torch.autograd.Function):
-    """The operator regard::attention without the overhead of PyTorch's dispatcher. It returns only the context.
+    """The operator regard::attention without the overhead of PyTorch's dispatcher; it returns only the context.
 
     row_max and row_sum are appended to the list `rows`.
     """
@@ -197,7 +197,7 @@ def _watched(*tensors):
 
 
 def _reject_other_derivatives(tensors):
-    """Rejects derivatives for which PyTorch would treat the operator as constant, or would fail without naming it."""
+    """Reject derivatives for which PyTorch would treat the operator as constant or fail without stating the cause."""
     if torch.compiler.is_compiling():
         return
     if any(transform.key() in _DERIVATIVES for transform in _transforms() or ()):
@@ -220,24 +220,24 @@ def attention(
     scale: float | None = None,
     soft_cap: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute attention as a single PyTorch operator.
+    """Compute attention with a single PyTorch operator.
 
     Parameters
     ----------
     query : Tensor, shape (B, H, L, D)
-        float32, float64, bfloat16 or float16, on CPU.
+        Queries: float32, float64, bfloat16 or float16, on the CPU.
     key, value : Tensor, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        Same type as query.
+        Keys and values, of the same type as query.
     mask : Tensor of bool, broadcastable to (B, H, L, S), optional
-        True = visible. Each extent is that of (B, H, L, S), or 1.
+        True marks visible keys. Each extent must be that of (B, H, L, S) or 1.
     bias : Tensor, broadcastable to (B, H, L, S), optional
-        Added to the scores.
+        Values added to the scores.
     sinks : Tensor, shape (H,), optional
-        Attention sinks, float32 (float64 if query is float64).
+        Attention sinks: float32 (float64 if query is float64).
     dropout : float, default 0.0
         The dropout probability. The seed is drawn from PyTorch's generator.
     causal : bool, default False
-        Causal masking with top-left alignment.
+        Whether to apply a causal mask with top-left alignment.
     scale : float, optional
         The factor applied to the scores; ``1 / √D`` by default.
     soft_cap : float, optional
@@ -246,9 +246,9 @@ def attention(
     Returns
     -------
     context : Tensor, shape (B, H, L, Dv)
-        Differentiable with respect to query, key, value, bias and sinks.
+        The context, differentiable with respect to query, key, value, bias and sinks.
     row_max, row_sum : Tensor, shape (B, H, L)
-        The softmax state, as :func:`regard.attention` returns it; not differentiable.
+        The softmax state, as returned by :func:`regard.attention`. It is not differentiable.
 
     Raises
     ------
@@ -325,30 +325,31 @@ def scaled_dot_product_attention(
     Parameters
     ----------
     query : Tensor, shape (…, H, L, D)
-        float32, float64, bfloat16 or float16, on CPU.
+        Queries: float32, float64, bfloat16 or float16, on the CPU.
     key, value : Tensor, shapes (…, Hkv, S, D) and (…, Hkv, S, Dv)
-        Same type as query.
+        Keys and values, of the same type as query.
     attn_mask : Tensor, broadcastable to (…, H, L, S), optional
-        Booleans, True = visible, or numbers that are added to the scores.
+        A boolean mask, in which True marks visible keys, or values that are added to the scores.
     dropout_p : float, default 0.0
-        The dropout probability. PyTorch's generator determines which weights are dropped; they are not those
+        The dropout probability. The seed is drawn from PyTorch's generator, but the dropped weights differ from those
         that PyTorch would drop.
     is_causal : bool, default False
-        Causal masking with top-left alignment. It can be combined with attn_mask, but then not with dropout_p.
+        Whether to apply a causal mask with top-left alignment. It can be combined with attn_mask unless dropout_p is
+        set.
     scale : float, optional
         The factor applied to the scores; ``1 / √D`` by default.
     enable_gqa : bool, default False
-        Whether key and value may have fewer heads than query; Hkv divides H.
+        Whether key and value may have fewer heads than query. Hkv must divide H.
 
     Returns
     -------
     Tensor, shape (…, H, L, Dv)
-        Differentiable once. A row without a visible key is 0.
+        The context, which is differentiable once. The row of a query without a visible key is 0.
 
     Raises
     ------
     ValueError
-        If the call cannot be computed. There is no fallback to PyTorch.
+        The call cannot be computed. The function never falls back to PyTorch.
     TypeError
         If an argument is not a tensor.
 
@@ -431,8 +432,8 @@ _original = None
 def patched() -> collections.abc.Iterator[None]:
     """Replace ``torch.nn.functional.scaled_dot_product_attention`` with Regard's for CPU tensors, within a context.
 
-    It applies to the whole process. Calls with a tensor on another device go to PyTorch. Modules that imported the
-    function by name earlier keep the original, and so do PyTorch's fused transformer layers.
+    The replacement applies to the whole process. Calls with a tensor on another device are passed to PyTorch. Modules
+    that imported the function by name earlier keep using the original, and so do PyTorch's fused transformer layers.
 
     Returns
     -------

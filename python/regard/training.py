@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a small decoder, and watching what each of its heads learns: train, Training, TrainedModel.
+"""Training of a small decoder, and observation of its attention heads during training: train, Training, TrainedModel.
 
     training = regard.train("induction")      task, text and settings as in the command `regard train`
     training                                  a summary; in a notebook, the page with every head at every snapshot
-    training.log.loss                         the curve, as NumPy arrays
-    training.snapshots.weights[-1, 1, 0]      what layer 1, head 0 attended to at the last snapshot
+    training.log.loss                         the loss curve, as a NumPy array
+    training.snapshots.weights[-1, 1, 0]      the weights of layer 1, head 0 at the last snapshot
     training.events                           the moments at which heads formed, in words
     training.evaluate(ablate=(1, 0)).loss     the loss without that head
     training.model("^ d k b q d")             logits; training.model.parameters, training.model.generate(…)
 
-Not available if the package was built without regard::explain. Read next: results.py, docs/guide/training.md.
+These functions are absent if the package was built without regard::explain. Read next: results.py,
+docs/guide/training.md.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ _SECONDS = 0.1                # between two lines of progress
 
 
 def training_tasks() -> list[TrainingTask]:
-    """Return the tasks of :func:`train`.
+    """Return the tasks that :func:`train` accepts.
 
     Returns
     -------
     list of TrainingTask
-        Each with name, shows (what it shows), pattern, expected (time and score) and parameters (number of parameters).
+        Each entry has the attributes name, shows (what the task shows), pattern, expected (time and score) and
+        parameters (number of parameters).
 
     Examples
     --------
@@ -74,26 +76,27 @@ def train(
 ) -> Training:
     """Train a small decoder on a task or a text, and observe every head at a number of snapshots.
 
-    The settings are those of the command ``regard train``. A setting that is None takes its value from the recipe of
-    the task or the text. A run is determined by its settings, its seed and its task or text. num_threads, micro_batch and
-    recompute do not affect the bits.
+    The settings are those of the command ``regard train``. The value of a setting that is None is taken from the recipe
+    of the task or the text. The settings, the seed, and the task or text determine every bit of the result.
+    num_threads, micro_batch and recompute do not affect it.
 
     Parameters
     ----------
     task : str, optional
         The name of a task; :func:`training_tasks` lists them.
     text : str or os.PathLike, optional
-        A text, or the path of a file in UTF-8 as a ``pathlib.Path``. Either task or text is required.
+        A text, or the path of a UTF-8 file as a ``pathlib.Path``. Either task or text is required.
     vocabulary : 'characters' or int, optional
-        The tokens of a text: its characters (default), or at most this number of byte-pair tokens learned from it.
+        The tokens of a text: its characters (the default), or at most this number of byte-pair tokens learned from it.
     shuffled : bool, default False
-        Whether the solutions of the task are replaced by random tokens, so that nothing can be learned.
+        Whether to replace the solutions of the task by random tokens, so that nothing can be learned.
     run : str or os.PathLike, optional
-        A folder for checkpoints, as for ``regard train --run``. It must not contain checkpoints unless resume is True.
+        The folder for checkpoints, as for ``regard train --run``. It must not contain checkpoints unless resume is
+        True.
     resume : bool, default False
         Whether to resume the run in that folder. The result is bit-identical to that of an uninterrupted run.
     checkpoint_every : int, optional
-        The number of steps between checkpoints; by default, a tenth of all steps.
+        The number of steps between checkpoints. The default is a tenth of all steps.
     snapshots : int, default 60
         The maximum number of snapshots.
     progress : bool, default False
@@ -101,42 +104,43 @@ def train(
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
     steps, batch, micro_batch : int, optional
-        The number of steps, of sequences per step, and of sequences computed at a time.
+        The number of steps, the number of sequences per step, and the number of sequences computed at a time.
     length : int, optional
         The number of tokens per sequence, for a text. The length of a task is fixed.
     seed : int, optional
         The seed of parameters, batches and dropout.
     layers, heads, kv_heads, width, head_size, feed_forward_width : int, optional
-        The extents of the model; width is that of the residual stream.
+        The extents of the model; width is the width of the residual stream.
     feed_forward, norm, positions : str, optional
-        The kinds of feed-forward layer, normalization and position encoding.
+        The kind of feed-forward layer, of normalization and of position encoding.
     optimizer : {'adamw', 'muon'}, optional
-        The optimizer; 'muon' uses AdamW for all parameters except the matrices of the layers.
+        The optimizer. 'muon' uses AdamW for all parameters except the matrices of the layers.
     learning_rate, muon_learning_rate, min_learning_rate : float, optional
-        The peak learning rates of AdamW and Muon, and the final learning rate of AdamW; Muon's is scaled in proportion.
+        The peak learning rates of AdamW and Muon, and the final learning rate of AdamW. The final learning rate of
+        Muon is scaled in proportion.
     warmup : int, optional
-        The number of steps over which the learning rate rises to its peak.
+        The number of steps over which the learning rate rises linearly to its peak.
     schedule : {'constant', 'cosine', 'linear', 'warmup_stable_decay'}, optional
-        The learning rate after the warm-up, as for :func:`learning_rate_at`.
+        The schedule of the learning rate after the warm-up, as for :func:`learning_rate_at`.
     weight_decay, beta1, beta2, clip, dropout : float, optional
-        The weight decay of matrices and embedding tables, the decay rates of the moments, the maximum global L2 norm of the
-        gradient, and the dropout probability.
+        The weight decay of matrices and embedding tables, the decay rates of the moments, the maximum global L2 norm of
+        the gradient, and the dropout probability.
     precision : {'float32', 'float64', 'bf16_products'}, optional
-        The arithmetic precision.
+        The precision of the arithmetic.
     untied, biases, recompute : bool, default False
-        Whether the output has a separate matrix, whether linear layers and layer norms have biases, and whether activations
-        are recomputed in the backward pass to save memory.
+        Whether the output has a separate matrix, whether linear layers and layer norms have biases, and whether
+        activations are recomputed in the backward pass to save memory.
 
     Returns
     -------
     Training
-        The log, the snapshots, the events and the model. Ctrl-C, or interrupting a notebook, ends the run after the current
-        step: a warning is issued, and the result so far is returned.
+        The log, the snapshots, the events and the model. Ctrl-C, or an interrupt in a notebook, ends the run after the
+        current step: a warning is issued, and the result so far is returned.
 
     Raises
     ------
     ValueError
-        If a setting is invalid. The message states its name, its value and what was expected.
+        A setting is invalid. The message states its name, its value and the expected value.
     RuntimeError
         If the loss is not finite, or a file cannot be read or written.
 
@@ -183,7 +187,7 @@ _NOT_SETTINGS = frozenset(("run", "resume", "checkpoint_every", "progress", "num
 
 
 def _command(given: dict[str, Any]) -> str:
-    """The call as stored in the record: only arguments that differ from their defaults."""
+    """The call in the form stored in the record: only arguments that differ from their defaults."""
     defaults = train.__kwdefaults__ or {}
     words = [] if given["task"] is None else [repr(given["task"])]
     for name, default in defaults.items():
@@ -196,7 +200,7 @@ def _command(given: dict[str, Any]) -> str:
 
 
 def _run(native: _regard.Training, num_threads: int, folder: str, checkpoint_every: int, progress: bool) -> bool:
-    """Performs all steps. Returns whether Ctrl-C ended the run."""
+    """Perform all steps, and return whether Ctrl-C ended the run."""
     try:
         while not native.advance(_SECONDS if progress else 3600.0, num_threads, folder, checkpoint_every):
             if progress:
@@ -215,7 +219,7 @@ def _progress(native: _regard.Training) -> str:
 
 
 class Training:
-    """A run of :func:`train`: its log, its snapshots, its events, and the model."""
+    """A run of :func:`train`, with its log, its snapshots, its events and the model."""
 
     def __init__(self, native: _regard.Training, evaluated: int = _EVALUATED) -> None:
         self._native = native
@@ -223,32 +227,32 @@ class Training:
         self.model = TrainedModel(native)
 
     held_out: Evaluation
-    """How well the model predicts examples that it was not trained on: loss, num_targets, correct_targets, num_sequences and
-    correct_sequences."""
+    """The evaluation of the model on examples that it was not trained on: loss, num_targets, correct_targets,
+    num_sequences and correct_sequences."""
 
     model: TrainedModel
     """The model."""
 
     @functools.cached_property
     def log(self) -> TrainingLog:
-        """The curve, as one array per column.
+        """The training curve, with one array per column.
 
-        step, loss, held_out_loss (NaN where it was not measured), gradient_norm (before clipping), learning_rate and
-        tokens_per_second (NaN for steps loaded from a checkpoint).
+        The columns are step, loss, held_out_loss (NaN where it was not measured), gradient_norm (before clipping),
+        learning_rate and tokens_per_second (NaN for steps loaded from a checkpoint).
         """
         return TrainingLog(self._native.log())
 
     @functools.cached_property
     def snapshots(self) -> TrainingSnapshots:
-        """What every head attended to at each snapshot: S snapshots, N layers, H heads, L tokens of the probe.
+        """The attention of every head at each snapshot, for S snapshots, N layers, H heads and L tokens of the probe.
 
         - step and loss, (S,): the number of steps before the snapshot, and the loss on the probe
         - weights, (S, N, H, L, L): the weights on the first sequence of the probe
-        - pattern, previous, sink, entropy, (S, N, H): the mean weight on the expected keys, on the previous token and on the
-          first token, and the entropy relative to that of uniform weights
+        - pattern, previous, sink and entropy, (S, N, H): the mean weight on the expected keys, on the previous token
+          and on the first token, and the entropy relative to that of uniform weights
         - ablation, (S, N, H): the increase in the loss on the probe without the head
-        - grad_weights and grad_scores, (S, N, H, query + 1): the gradients with respect to the weights and the scores of row
-          probe.query
+        - grad_weights and grad_scores, (S, N, H, query + 1): the gradients with respect to the weights and the scores
+          of row probe.query
         """
         return TrainingSnapshots(self._native.snapshots())
 
@@ -256,8 +260,9 @@ class Training:
     def probe(self) -> TrainingProbe:
         """The sequence on which heads are observed.
 
-        tokens and targets (None: not counted), wanted (the expected keys for each row), query (the row whose gradient is
-        kept), and uniform_pattern, uniform_previous and uniform_sink, the scores of uniform weights.
+        The entries are tokens and targets (None for a target that is not counted), wanted (the expected keys for each
+        row), query (the row whose gradient is stored), and uniform_pattern, uniform_previous and uniform_sink (the
+        scores of uniform weights).
         """
         return TrainingProbe(self._native.probe())
 
@@ -265,14 +270,14 @@ class Training:
     def events(self) -> list[HeadEvent]:
         """The moments at which heads formed, in words. A head counts as formed only if score and ablation agree.
 
-        Each has the attributes text, kind ('pattern' or 'previous_token'), layer, head, step, score, uniform, loss_fall and
-        ablation.
+        Each event has the attributes text, kind ('pattern' or 'previous_token'), layer, head, step, score, uniform,
+        loss_fall and ablation.
         """
         return [HeadEvent(event) for event in self._native.events()]
 
     @property
     def findings(self) -> list[str]:
-        """What was learned, in sentences."""
+        """The findings of the run, in sentences."""
         return self._native.findings()
 
     @property
@@ -282,7 +287,7 @@ class Training:
 
     @property
     def done(self) -> bool:
-        """Whether all steps are done: False if the run was interrupted."""
+        """Whether all steps are done; False if the run was interrupted."""
         return self._native.step == self._native.steps
 
     @property
@@ -307,7 +312,8 @@ class Training:
         Returns
         -------
         Evaluation
-            loss, num_targets, correct_targets, num_sequences and correct_sequences (sequences without an error).
+            The entries loss, num_targets, correct_targets, num_sequences and correct_sequences (the number of sequences
+            without an error).
 
         Raises
         ------
@@ -327,29 +333,29 @@ class Training:
         Returns
         -------
         str
-            The path of the checkpoint, a folder within it.
+            The path of the checkpoint, which is a folder within the run's folder.
 
         Raises
         ------
         RuntimeError
-            If a file cannot be written, or the folder has a checkpoint of a later step.
+            A file cannot be written, or the folder contains a checkpoint of a later step.
         """
         return self._native.save(folder)
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """Return a summary of the run as text: the findings, the loss, the best head of some snapshots, and the events.
+        """Return a summary of the run as text: the findings, the loss, the best head at some snapshots, and the events.
 
         Parameters
         ----------
         width : int, default 80
-            The number of columns.
+            The width of the text in columns.
         color : bool, default False
             Whether to color the text with terminal escape codes.
 
         Returns
         -------
         str
-            At most 30 lines, if width is at least 60.
+            The text, with at most 30 lines if width is at least 60.
         """
         return self._native.text(width, color)
 
@@ -372,7 +378,7 @@ class Training:
         return self._native.html()
 
     def svg(self) -> str:
-        """Return the loss and the scores of all heads as a picture.
+        """Return the loss and the scores of all heads as an SVG image.
 
         Returns
         -------
@@ -393,7 +399,7 @@ class Training:
 
 
 class TrainedModel:
-    """The model of a run after its last step."""
+    """The model of a run after the last step."""
 
     def __init__(self, native: _regard.Training) -> None:
         self._native = native
@@ -419,12 +425,12 @@ class TrainedModel:
         Raises
         ------
         ValueError
-            If the text contains a character or a word that is not in the vocabulary.
+            The text contains a character or a word that is not in the vocabulary.
         """
         return self._native.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join tokens into a text.
+        """Convert token ids to text.
 
         Parameters
         ----------
@@ -440,7 +446,7 @@ class TrainedModel:
     def __call__(
         self, tokens: Tokens, *, ablate: tuple[int, int] | None = None,
     ) -> numpy.ndarray[Any, numpy.dtype[Any]]:
-        """Compute the logits of the token that follows each token.
+        """Compute the logits for the token that follows each token.
 
         Parameters
         ----------
@@ -452,7 +458,7 @@ class TrainedModel:
         Returns
         -------
         numpy.ndarray, shape (L, V) or (B, L, V)
-            float32, or float64 if the model was trained in float64.
+            The logits: float32, or float64 if the model was trained in float64.
         """
         import numpy
 
@@ -481,13 +487,14 @@ class TrainedModel:
         prompt : str or sequence of int
             The beginning of the text, as a string or token ids; at least one token.
         tokens : int, default 256
-            The maximum number of tokens. Generation also stops at the model's context length.
+            The maximum number of tokens to generate. Generation also stops at the model's context length.
         temperature : float, default 1.0
-            Divides the logits; 0 always selects the most probable token (greedy decoding).
+            The divisor of the logits. With 0, the most probable token is always selected (greedy decoding).
         top_k : int, default 0
-            Sample only from the k most probable tokens; 0 means from all tokens.
+            The number of most probable tokens from which to sample; 0 means all tokens.
         top_p : float, default 1.0
-            Sample only from the smallest set of most probable tokens whose probabilities sum to at least this value.
+            The minimum total probability of the tokens from which to sample, which are the smallest set of most
+            probable tokens that reaches this value.
         seed : int, default 0
             The random seed.
 

@@ -4,19 +4,19 @@
     import regard.transformers
     regard.transformers.register()
     model = AutoModel.from_pretrained(name, attn_implementation="regard")
-    model(**inputs, output_attentions=True).attentions       # the weights, on request, without "eager"
+    model(**inputs, output_attentions=True).attentions       # the weights on request, without "eager"
 
     with regard.transformers.inspection(top_keys=8) as layers:
-        model(**inputs)                                      # and at lengths where the weights do not fit:
-    layers[0].entropy, layers[0].top_keys                    # what each row attends to, in O(L + S) memory
+        model(**inputs)                                      # for lengths at which the weights do not fit in memory:
+    layers[0].entropy, layers[0].top_keys                    # statistics of each row, in O(L + S) memory
 
-Which mask a model receives, and what happens to a model that Regard cannot serve:
+The mask that a model receives, and the treatment of models that Regard does not support:
 
     no attention class calls the interface        rejected with the model's name when the implementation is set
     selects attention classes from its own table  rejected in the same way
-    a tensor argument Regard does not accept      rejected with its name at the first call
+    passes an unsupported tensor argument         rejected with the argument's name at the first call
     supports sdpa or attention backends           the mask of sdpa: booleans, or None if is_causal is sufficient
-    everything else                               the mask of eager: values that are added to the scores
+    all other models                              the mask of eager: values that are added to the scores
 
 docs/guide/transformers.md lists the architectures. Read next: torch.py.
 """
@@ -71,39 +71,40 @@ def attention_forward(
     cache: object = None,
     **kwargs: typing.Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Compute attention for a module of transformers; :func:`register` makes transformers call it.
+    """Compute attention for a module of transformers. After :func:`register`, transformers calls this function.
 
     Parameters
     ----------
     module : torch.nn.Module
-        The calling module.
+        The module that calls the function.
     query, key, value : Tensor, shapes (B, H, L, D), (B, Hkv, S, D) and (B, Hkv, S, Dv)
-        KV heads are not repeated.
+        Queries, keys and values. Key/value heads are not repeated.
     attention_mask : Tensor or None
-        Booleans, or values that are added to the scores. Without one, a causal module uses a causal mask if L > 1.
+        A boolean mask, or values that are added to the scores. If it is None, a causal module uses a causal mask for
+        L > 1.
     scaling : float, optional
         The factor applied to the scores.
     dropout : float, default 0.0
         The dropout probability.
     is_causal : bool, optional
-        By default ``module.is_causal``.
+        Whether the module is causal; ``module.is_causal`` by default.
     softcap : float, optional
         The soft cap of the scores.
     s_aux : Tensor, shape (H,), optional
         Attention sinks.
     position_bias : Tensor, optional
-        Added to the scores.
+        Values added to the scores.
     cache : object, optional
         A paged cache, which is rejected.
     **kwargs
-        Other arguments of the model. Tensors are rejected unless they are known to have no effect.
+        Other arguments of the model. Tensors are rejected unless they are known to have no effect on the result.
 
     Returns
     -------
     context : Tensor, shape (B, L, H, Dv)
     weights : Tensor, shape (B, H, L, S), or None
-        Computed if ``output_attentions`` requests them, before dropout. They are differentiable; their backward pass holds
-        a few arrays of their size.
+        The weights before dropout, if ``output_attentions`` requests them. They are differentiable; their backward pass
+        allocates a few arrays of the same size.
 
     Raises
     ------
@@ -147,14 +148,14 @@ def attention_forward(
 
 
 def _weights_are_wanted(kwargs):
-    """Whether weights are requested: by output_attentions, which some models pass on, or by what transformers collects."""
+    """Whether weights are requested, by output_attentions (if the model passes it on) or by transformers itself."""
     collected = getattr(output_capturing, "_active_collector", None)
     names = (collected.get() if collected is not None else None) or ()
     return bool(kwargs.get("output_attentions")) or any(name.endswith("attentions") for name in names)
 
 
 def _told(options):
-    """The options as the library takes them: detached, and with the alignment of the causal mask."""
+    """The options in the form that the library expects: detached, and with the alignment of the causal mask."""
     told = {name: option.detach() if isinstance(option, torch.Tensor) else option for name, option in options.items()}
     told["causal"] = "top_left" if told["causal"] else False
     del told["dropout"]  # it affects only the context
@@ -173,8 +174,8 @@ def _differentiable_weights(*arguments):
 class _Weights(torch.autograd.Function):
     """P = softmax(soft_cap(scale · Q · Kᵀ) + bias), differentiable in all inputs except row_max and row_sum.
 
-    With g = dL/dP and t = Σ g ∘ P of a row: dL/dscores = P ∘ (g − t) and dL/dsink = −t · (1 − Σ P), where 1 − Σ P is the
-    weight of the sink.
+    With g = dL/dP and t = Σ g ∘ P for each row, dL/dscores = P ∘ (g − t) and dL/dsink = −t · (1 − Σ P), where 1 − Σ P
+    is the weight of the sink.
     """
 
     @staticmethod
@@ -230,7 +231,7 @@ class _Inspection:
 
 
 def _name_of(module):
-    """The name in the outermost model that was set to Regard, as in named_modules(); otherwise the name of the type."""
+    """The module's name in the outermost model that was set to Regard, as in named_modules(), or its type's name."""
     names = (name for model in _models for name, one in model.named_modules() if one is module)
     return max(names, key=len, default=type(module).__name__)
 
@@ -247,22 +248,24 @@ def inspection(
     Parameters
     ----------
     top_keys : int, default 8
-        The number of keys with the largest weights per row.
+        The number of keys with the largest weights to record per row.
     chosen_keys : sequence of int, optional
         The keys of chosen_weight, the same for every row.
     pooled_map : tuple (rows, columns), optional
-        The size of the pooled map; smaller if a call has fewer rows or keys.
+        The size of the pooled map. The map is smaller if a call has fewer rows or keys.
     chosen_offset : int, optional
-        The key of chosen_weight at the row's position + chosen_offset: −1 finds previous-token heads, 1 − period induction
-        heads in a text that repeats. Keys that do not exist have no weight.
+        The offset of the key of chosen_weight from the row's position. With −1, previous-token heads have a large
+        chosen_weight; with 1 − period, induction heads do in a text that repeats. The weight of a key that does not
+        exist is 0.
 
     Returns
     -------
     context manager
-        It yields a list of LayerInspection objects, one for each call: layer; step, the number of earlier calls to the
-        same module (0 for a single forward pass, the position in ``generate()``); module, its name in the model, such
-        as "model.layers.0.self_attn"; and the results of :func:`regard.attention_with_statistics` except the context.
-        With pooled_map, also key_mass and pooled_map, as :func:`regard.attention_columns` returns them.
+        The context manager yields a list with one LayerInspection object for each call. Its entries are layer; step,
+        the number of earlier calls to the same module (0 for a single forward pass, the position in ``generate()``);
+        module, the name of the module in the model, such as "model.layers.0.self_attn"; and the results of
+        :func:`regard.attention_with_statistics` except the context. With pooled_map, they include key_mass and
+        pooled_map, as returned by :func:`regard.attention_columns`.
 
     Warns
     -----
@@ -271,7 +274,7 @@ def inspection(
 
     Notes
     -----
-    Memory use is O(L + S), not O(L · S). Inspections can be nested: each list has its own entries.
+    Memory use is O(L + S), not O(L · S). Inspections can be nested, in which case each one yields its own list.
     """
     options = {"top_keys": top_keys, "chosen_keys": None if chosen_keys is None else list(chosen_keys),
                "chosen_offset": chosen_offset}
@@ -291,8 +294,9 @@ def inspection(
 def attention_mask(**options: typing.Any) -> torch.Tensor | None:
     """Return the mask that a model passes to :func:`attention_forward`.
 
-    Booleans, as for "sdpa", for models that only pass the mask on; otherwise values that are added to the scores, as for
-    "eager". A model that computes attention itself adds its mask to the scores with every implementation.
+    For models that only pass the mask on, it is a boolean mask, as for "sdpa"; otherwise, it contains values that are
+    added to the scores, as for "eager". A model that computes attention itself adds its mask to the scores with every
+    implementation.
 
     Parameters
     ----------
@@ -309,7 +313,7 @@ def attention_mask(**options: typing.Any) -> torch.Tensor | None:
 
 @functools.cache
 def _reason_not_to_serve(model):
-    """Why models of this class cannot call Regard, from the Python modules of the class and its bases; None if they can."""
+    """The reason why models of this class cannot call Regard, from the modules of the class and its bases, or None."""
     modules = _modules(model)
     names = [value for module in modules for value in vars(module).values()]
     for value in names:
@@ -355,7 +359,7 @@ def _reject_unserved(model):
 
 
 def _watch_models():
-    """Wraps the two methods through which transformers sets a model's implementation. Neither consults the implementation."""
+    """Wrap the two methods by which transformers sets a model's implementation; neither consults the implementation."""
     base = transformers.PreTrainedModel
     check, change = base.get_correct_attn_implementation, base.set_attn_implementation
 
@@ -384,8 +388,9 @@ def _watch_models():
 def register(name: str = "regard") -> str:
     """Register Regard as an attention implementation of transformers, with its masks.
 
-    From then on, setting this name on a model that cannot call Regard raises ValueError with the model's name: when the
-    model is created, and in ``set_attn_implementation``. Two methods of ``transformers.PreTrainedModel`` are wrapped for this.
+    After this call, setting this implementation on a model that cannot call Regard raises ValueError with the model's
+    name, both when the model is created and in ``set_attn_implementation``. For this purpose, two methods of
+    ``transformers.PreTrainedModel`` are wrapped.
 
     Parameters
     ----------

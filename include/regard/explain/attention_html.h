@@ -12,7 +12,7 @@
 /// The page shows the scores and weights that the kernel computed, in their element type. The page itself computes only
 /// q · k, in double.
 ///
-/// Extents are those of attention.h; the page is described in docs/reference/page.md.
+/// Extents are as in attention.h. docs/reference/page.md describes the page.
 ///
 /// Read next: docs/reference/page.md, src/explain/arrays/attention_html.cpp, web/arrays.js.
 #pragma once
@@ -31,8 +31,8 @@ namespace regard::inline v0 {
 
 /// The inspection of all heads, with their pooled maps, for inputs of any length.
 ///
-/// Strips of the maps are merged so that the maps of all heads take at most 3 MiB, and no map has more than 360 rows or
-/// columns.
+/// Strips of the maps are merged so that the maps of all heads take up at most 3 MiB and no map has more than 360 rows
+/// or columns.
 struct AttentionHtmlInspection {
   Inspection heads;                   ///< The report on each head.
   std::vector<Index> row_edges{};     ///< Start of each strip of queries, and the end of the last one.
@@ -40,34 +40,34 @@ struct AttentionHtmlInspection {
   std::vector<float> maps{};          ///< Mean weight of each cell, (B · H, rows, columns).
 };
 
-/// Creates the inspection that a page shows from a report and the pooled maps.
+/// Creates the inspection for a page from a report and the pooled maps.
 ///
 /// @tparam T          float or double, the type of the maps.
 /// @param inspection  Report of inspect_heads() for the same call.
 /// @param pooled_map  Means of weights, (B, H, Ga, Gb), as attention_columns() wrote them in the call whose key
 ///                    masses `inspection` was computed from.
-/// @return The report and the maps, with strips merged where needed.
+/// @return The report and the maps, with strips merged where necessary.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
 attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
 /// Options for render_attention_html().
 struct AttentionHtmlOptions {
-  std::vector<RowRange> rows{};  ///< Queries whose rows the page contains, each once; empty: all.
+  std::vector<RowRange> rows{};  ///< Queries whose rows the page contains, each once; if empty, all.
   std::string command{};         ///< The command line as typed.
-  /// The query that the page opens with, one of `rows`. Absent: the page chooses.
+  /// The query that is selected when the page opens, one of `rows`. If absent, the page selects a query.
   std::optional<Index> focus{};
-  std::vector<std::string> query_tokens{};              ///< L words; empty: queries are named by their indices.
-  std::vector<std::string> key_tokens{};                ///< S words; empty: keys are named by their indices.
-  const AttentionHtmlInspection* inspection = nullptr;  ///< The inspection to show; null: none.
-  /// Whether to show the inspection without any rows. The elements of value, and `computed`, are then not read.
+  std::vector<std::string> query_tokens{};              ///< L words; if empty, queries are named by their indices.
+  std::vector<std::string> key_tokens{};                ///< S words; if empty, keys are named by their indices.
+  const AttentionHtmlInspection* inspection = nullptr;  ///< The inspection to show, or nullptr.
+  /// Whether to show the inspection without any rows. In that case, the elements of value and `computed` are not read.
   bool only_inspection = false;
 };
 
 /// Maximum size of a page, in bytes.
 inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 
-/// Estimates the size of the page from shapes alone.
+/// Estimates the size of the page from the shapes alone.
 ///
 /// @code{.unparsed}
 /// about 200 kB for the script, the style sheet and the text + 4/3 of the size of the arrays that the page contains
@@ -99,12 +99,12 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 /// @param html      Options for the page.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
-/// @throws InvalidArgument  in any of these cases; the message says which:
+/// @throws InvalidArgument  in any of these cases, which the message states:
 ///                          - only_inspection without an inspection
 ///                          - a row outside 0 … L − 1
 ///                          - no row or no key to show
 ///                          - a number of tokens that differs from the number of queries or keys
-///                          - a missing result, or a value whose shape does not match key
+///                          - a missing result, or a value whose shape does not match that of key
 ///                          - a page of more than kMaxAttentionHtmlBytes
 ///
 /// Also throws the exceptions that attention_weights() throws.

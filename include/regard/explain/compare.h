@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares one word in several sentences: how much its vectors differ at each layer, how much the vectors of other
-/// words differ there, and which heads cause the difference.
+/// Compares one word in several sentences: the differences between its vectors at each layer, the differences between
+/// the vectors of other words for reference, and the share of each head in the difference.
 ///
 /// @verbatim
-///     A  he sat on the [bank] …  ─┐  a vector at every stage        cosine of each pair, next to floor and controls
+///     A  he sat on the [bank] …  ─┐  a vector at every stage        cosine of each pair, with floor and controls
 ///     B  she put … in the [bank] ─┘  word · +position · L0 · L1 …   and, layer by layer, the share of every head
 /// @endverbatim
 ///
-/// Extents: N layers, H heads, W words. The formulas: docs/reference/notation.md, "Comparing a word's vectors".
+/// Extents: N layers, H heads, W words. docs/reference/notation.md, "Comparing a word's vectors", lists the formulas.
 ///
 /// Read next: sentence.h, src/explain/sentence/compare.cpp, src/explain/sentence/compare_text.cpp.
 #pragma once
@@ -28,23 +28,23 @@ inline constexpr Index kMaxCompared = 26;
 
 /// Options for compare_word().
 struct CompareOptions {
-  /// Words to hide, specified as for word_index(), in every sentence in which they occur. Each must occur in at least
+  /// Words to hide in every sentence in which they occur, specified as for word_index(). Each must occur in at least
   /// one sentence.
   std::vector<std::string> hide;
-  /// A word that occurs in at least two of the sentences. Empty: every such word.
+  /// The control: a word that occurs in at least two of the sentences. If empty, every such word is a control.
   std::string control;
   bool truncate = false;  ///< Whether to truncate texts that are too long, as in SentenceOptions.
-  /// With words to hide: maximum number of other words that are also hidden, one at a time, to show the effect of
-  /// hiding any word.
+  /// If there are words to hide, the maximum number of other words that are also hidden, one at a time, to show the
+  /// effect of hiding an arbitrary word.
   Index most_others = 32;
 };
 
 /// One of the sentences.
 struct ComparedSentence {
-  std::string name;                 ///< Its name: "A", "B", …
+  std::string name;                 ///< Name of the sentence: "A", "B", …
   std::string text;                 ///< The whole text, as given.
   TokenizedText tokens;             ///< The tokens, after truncation.
-  std::vector<SentenceWord> words;  ///< The words.
+  std::vector<SentenceWord> words;  ///< The words of these tokens.
   Index word = 0;                   ///< Index of the compared word.
   std::vector<Index> hidden;        ///< Indices of the words hidden by CompareOptions::hide, in ascending order.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
@@ -57,7 +57,7 @@ struct ComparedSentence {
 /// every head.
 struct ControlWord {
   std::string text;  ///< The word, as spelled in the first sentence.
-  /// Cosine by stage, (N + 2): the mean over all pairs of an occurrence in one sentence and one in the other.
+  /// Cosine similarity at each stage, (N + 2): the mean over all pairs of one occurrence in each of the two sentences.
   std::vector<double> cosine;
 };
 
@@ -65,31 +65,31 @@ struct ControlWord {
 struct ComparedPair {
   Index first = 0;                    ///< Index of one sentence.
   Index second = 0;                   ///< Index of the other sentence, greater than first.
-  std::vector<double> cosine;         ///< Cosine by stage, (N + 2).
-  std::vector<double> above_floor;    ///< By stage, (N + 2): (cosine − floor) / (1 − floor).
-  std::vector<ControlWord> controls;  ///< Words of both sentences, in the order of sentence `first`.
-  /// `‖δ‖₂` by layer, (N), where δ is the output of attention for the word in `first` minus that in `second`.
+  std::vector<double> cosine;         ///< Cosine similarity at each stage, (N + 2).
+  std::vector<double> above_floor;    ///< (cosine − floor) / (1 − floor) at each stage, (N + 2).
+  std::vector<ControlWord> controls;  ///< Controls that occur in both sentences, in the order of sentence `first`.
+  /// `‖δ‖₂` in each layer, (N), where δ is the attention output for the word in `first` minus that in `second`.
   ///
-  /// δ is the sum over all heads h of δ_h, the difference of the outputs of head h.
+  /// δ is the sum over all heads h of δ_h, the difference between the outputs of head h.
   std::vector<double> difference;
-  /// The share of each head, δ_h · δ / `‖δ‖²`, (N, H). The shares of a layer sum to 1. NaN where δ is 0.
+  /// The share of each head, δ_h · δ / `‖δ‖²`, (N, H). The shares in a layer sum to 1; they are NaN if δ is 0.
   Tensor<double, 2> share;
 };
 
-/// All figures that change when words are hidden.
+/// All values that change when words are hidden.
 struct CompareNumbers {
-  /// Floor by stage, (N + 2): the mean cosine over all pairs of different words; NaN if there are none.
+  /// Floor at each stage, (N + 2): the mean cosine similarity over all pairs of different words; NaN if there are none.
   std::vector<double> floor;
   Index floor_pairs = 0;            ///< Number of these pairs.
   std::vector<ComparedPair> pairs;  ///< The pairs (A, B), (A, C), …, (B, C), …
-  /// For each sentence, the word's attention to the words of the sentence, (N, H, W).
+  /// For each sentence, the attention of the compared word to the words of the sentence, (N, H, W).
   std::vector<Tensor<double, 3>> attention;
 };
 
 /// Another word, hidden individually in all sentences.
 struct OtherHidden {
   std::string text;            ///< The word.
-  std::vector<double> cosine;  ///< Cosine of the compared word by pair, after the last layer.
+  std::vector<double> cosine;  ///< Cosine similarity of the compared word for each pair, after the last layer.
 };
 
 /// The result of a comparison.
@@ -97,10 +97,10 @@ struct Comparison {
   std::string word;                         ///< The word, as spelled in sentence A.
   std::vector<ComparedSentence> sentences;  ///< The sentences.
   std::vector<std::string> stages;          ///< Names of the stages: "word", "+position", "L0", …
-  CompareNumbers plain;                     ///< The figures with nothing hidden.
+  CompareNumbers plain;                     ///< The values with nothing hidden.
   std::vector<std::string> hide;            ///< CompareOptions::hide, as given.
-  std::optional<CompareNumbers> hidden;     ///< The figures with these words hidden.
-  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden individually.
+  std::optional<CompareNumbers> hidden;     ///< The values with these words hidden.
+  std::vector<OtherHidden> others;          ///< If there are words to hide, other words, each hidden individually.
   Index others_left_out = 0;                ///< Number of other words beyond CompareOptions::most_others.
   std::string model_folder;                 ///< The folder of the model.
   std::string model_sha256;                 ///< SHA-256 of its checkpoint.
@@ -111,11 +111,11 @@ struct Comparison {
 /// Compares one word in several sentences.
 ///
 /// @param model      The model.
-/// @param word       One name for all sentences, as word_index() accepts it, or one for each sentence, separated by
-///                   commas: `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word with the
-///                   same pieces.
+/// @param word       One name for all sentences, as accepted by word_index(), or one name for each sentence, separated
+///                   by commas: `bank`, `bank#1`, `bank,bank#1,@4`. All names must refer to the same word, that is, to
+///                   words with the same pieces.
 /// @param sentences  2 to kMaxCompared sentences.
-/// @param options    Words to hide, control, and whether to truncate.
+/// @param options    Words to hide, control and truncation.
 /// @param runtime    Threads, scratch memory and cancellation.
 /// @return The comparison.
 /// @throws InvalidArgument  in any of these cases:
@@ -144,8 +144,8 @@ struct CompareTextOptions {
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
   bool full = false;    ///< Whether to print all pairs, controls and heads.
-  /// Whether to print a short form, as the last part of a longer report: the verdict on the control, the table of the
-  /// pairs with A, and the effect of hiding the words.
+  /// Whether to print a short form for the end of a longer report: the verdict on the control, the table of the pairs
+  /// with A, and the effect of hiding the words.
   bool brief = false;
 };
 /// Renders a comparison as text.
@@ -160,8 +160,8 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 
 /// States the findings of a comparison, starting with the verdict.
 ///
-/// The sentences claim only what the floor, the controls and, with words to hide, the other words support. Untrusted
-/// text is escaped for a terminal.
+/// The sentences state only what the floor, the controls and, if there are words to hide, the other words support.
+/// Untrusted text is escaped for a terminal.
 ///
 /// @param comparison  The comparison.
 /// @return The sentences.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures all heads of a model over a set of texts: how concentrated their weights are, what they attend to, and how
-/// much they contribute.
+/// Measures all heads of a model over a set of texts: the concentration of their weights, the tokens that they attend
+/// to, and the size of their contributions.
 ///
 /// @verbatim
 ///     sentence by sentence:   weights of one layer (H, L, L) → measures of each query → running mean, deviation, n
@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// Only the weights of one layer of one sentence are in memory at a time. Extents: N layers, H heads, L tokens.
-/// Formulas: docs/reference/notation.md, "Measures of heads".
+/// docs/reference/notation.md, "Measures of heads", lists the formulas.
 ///
 /// Read next: sentence.h, src/explain/sentence/heads.cpp, src/explain/sentence/heads_text.cpp.
 #pragma once
@@ -42,10 +42,10 @@ inline constexpr std::size_t kNumHeadMeasures = 7;
 inline constexpr std::array<HeadMeasure, kNumHeadMeasures> kHeadMeasures = {
     HeadMeasure::entropy, HeadMeasure::special,  HeadMeasure::self,        HeadMeasure::previous,
     HeadMeasure::next,    HeadMeasure::distance, HeadMeasure::contribution};
-/// Returns the name of a measure: "entropy", …
+/// Returns the name of a measure, for example "entropy".
 ///
 /// @param measure  The measure.
-/// @return Its name.
+/// @return The name.
 REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
 /// Finds a measure by name.
 ///
@@ -71,15 +71,15 @@ struct HeadMeasures {
   /// Returns the statistics of a measure.
   ///
   /// @param measure  The measure.
-  /// @return Its statistics.
+  /// @return The statistics.
   const HeadStatistic& of(HeadMeasure measure) const { return statistics[static_cast<std::size_t>(measure)]; }
 };
 
 /// A measured text.
 struct MeasuredText {
-  Index line = 0;                  ///< Its line number in the input, starting at 1; 0 for a single text.
+  Index line = 0;                  ///< Line number of the text in the input, starting at 1; 0 for a single text.
   std::string text;                ///< The whole text, as given.
-  std::vector<Index> ids;          ///< Its token ids, after truncation.
+  std::vector<Index> ids;          ///< The token ids, after truncation.
   Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
   Index unknown_words = 0;         ///< Number of words that the model receives as [UNK].
   Index split_words = 0;           ///< Number of words split into pieces.
@@ -119,7 +119,7 @@ class REGARD_EXPORT HeadSurveyor {
   /// Adds a sentence.
   ///
   /// @param sentence  Result of read_sentence() with the model.
-  /// @param line      Its line number in the input, starting at 1; 0 for a single text.
+  /// @param line      Line number of the sentence in the input, starting at 1; 0 for a single text.
   /// @param runtime   Threads, scratch memory and cancellation.
   /// @throws InvalidArgument  as trace_weights() does.
   /// @throws Cancelled        if a stop is requested.
@@ -145,19 +145,19 @@ class REGARD_EXPORT HeadSurveyor {
   Index num_tokens_ = 0;
 };
 
-/// Which heads are shown, and in what order.
+/// Selection and order of the heads.
 struct HeadFilter {
-  std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; absent: layer by layer.
+  std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; if absent, layer by layer.
   std::optional<Index> layer{};       ///< Only this layer.
   std::optional<Index> head{};        ///< Only the heads with this index.
   std::optional<double> min{};        ///< Lower bound on the mean of `sort`, inclusive.
   std::optional<double> max{};        ///< Upper bound on the mean of `sort`, inclusive.
 };
-/// Chooses and sorts heads.
+/// Selects and sorts heads.
 ///
 /// @param survey  The survey.
-/// @param filter  Which heads to show, and in what order.
-/// @return The chosen heads. Heads whose mean is NaN are sorted last.
+/// @param filter  Selection and order of the heads.
+/// @return The selected heads. Heads whose mean is NaN come last.
 /// @throws InvalidArgument  if a layer or head does not exist, or if min or max is given without sort.
 ///
 /// @par Example
@@ -172,12 +172,12 @@ struct HeadsTextOptions {
   int width = 80;       ///< Width of the terminal in columns; values below 40 are treated as 40.
   bool color = false;   ///< Whether to use colors.
   bool unicode = true;  ///< Whether to use non-ASCII characters.
-  bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every figure.
+  bool full = false;    ///< Whether to print four decimal places, and the uniform value next to every value.
 };
 /// Renders a survey as text.
 ///
 /// @param survey   The survey.
-/// @param filter   Which heads to show, and in what order.
+/// @param filter   Selection and order of the heads.
 /// @param options  Formatting and content options.
 /// @return The text.
 /// @throws InvalidArgument  as chosen_heads() does.
@@ -186,7 +186,7 @@ REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const Head
 /// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param survey   The survey.
-/// @param filter   Which heads to show, and in what order.
+/// @param filter   Selection and order of the heads.
 /// @param command  The command line as typed.
 /// @return The JSON text.
 /// @throws InvalidArgument  as chosen_heads() does.

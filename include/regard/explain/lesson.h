@@ -6,11 +6,11 @@
 /// A lesson is an ExplainInput. It contains
 /// - the document's matrices,
 /// - its steps, in the document's order and wording,
-/// - the numbers that the document prints,
+/// - the values that the document prints,
 /// - the errata of the document.
 ///
 /// @code{.cpp}
-/// const Explanation explanation = explain(lesson_input("three-words"));  // render_text() shows it
+/// const Explanation explanation = explain(lesson_input("three-words"));  // for render_text()
 /// @endcode
 ///
 /// Read next: docs/guide/lessons.md, src/explain/lessons/lesson_three_words.cpp.
@@ -26,12 +26,12 @@ namespace regard::inline v0 {
 
 /// An entry in the list of lessons.
 struct LessonEntry {
-  std::string name;   ///< Its name: "three-words".
-  std::string alias;  ///< The number of the lesson, "000"; empty: none.
-  std::string title;  ///< What the lesson shows.
+  std::string name;   ///< Name of the lesson, such as "three-words".
+  std::string alias;  ///< Number of the lesson, such as "000"; may be empty.
+  std::string title;  ///< Title, which states what the lesson shows.
 };
 
-/// Lists every lesson, in the recommended order.
+/// Lists all lessons, in the recommended order.
 ///
 /// @return The lessons.
 REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
@@ -40,7 +40,7 @@ REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 ///
 /// @param name  Name or alias of the lesson.
 /// @return The input, for explain().
-/// @throws InvalidArgument  if no lesson has that name. The message lists all lessons.
+/// @throws InvalidArgument  if no lesson has that name or alias. The message lists all lessons.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
 /// Converts an input to another layout: the same computation with tokens as rows or as columns.
@@ -61,12 +61,12 @@ REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 /// Applies the user's settings to a lesson.
 ///
 /// The query in focus, the digits and the layout are applied to the lesson itself. If any other setting differs from
-/// the document's, the document's steps are kept, and the results under the user's settings are shown next to them,
-/// instead of the lesson's variants.
+/// that of the document, the steps of the document are kept, and the results with the user's settings are shown next
+/// to them, instead of the lesson's variants.
 ///
 /// @param lesson    The lesson.
 /// @param settings  The user's settings.
-/// @param label     Label of the results under those settings.
+/// @param label     Label of the results with those settings.
 /// @return The input, with a variant if settings differ.
 REGARD_EXPORT ExplainInput with_compared_settings(const ExplainInput& lesson, const ExplainSettings& settings,
                                                   const std::string& label);

@@ -26,40 +26,40 @@ namespace regard::inline v0 {
 /// A part of a model file, as it is embedded in an HTML file.
 struct LivePiece {
   std::span<const std::byte> bytes{};  ///< The embedded bytes.
-  bool is_compressed = false;          ///< Whether they are compressed with gzip.
+  bool is_compressed = false;          ///< Whether these bytes are compressed with gzip.
 };
 
 /// A model file in a live page.
 struct LiveFile {
-  std::string name;                    ///< Its name, such as "model.safetensors".
-  std::span<const std::byte> bytes{};  ///< Its contents.
+  std::string name;                    ///< Name of the file, such as "model.safetensors".
+  std::span<const std::byte> bytes{};  ///< Contents of the file.
   std::vector<LivePiece> pieces{};     ///< The contents in pieces, which the page reads while the HTML file is loading.
 };
 
-/// The contents of a live page, except for its script and its style.
+/// The contents of a live page, except for its script and its style sheet.
 struct LivePage {
   std::string title{};                     ///< Title of the document.
   std::string heading{};                   ///< The finding, which is displayed before the script runs.
   std::vector<NamedText> first{};          ///< The initial view: the result of sentence_page_data() or page_data().
   std::span<const std::byte> core{};       ///< The WebAssembly module, compressed with gzip.
-  std::string model{};                     ///< Name of the model; empty: the page has lessons and matrices only.
-  std::string weights{};                   ///< "int8", "f16", "f32" or "none".
-  std::string sha256{};                    ///< SHA-256 of model.safetensors, which the page trusts.
-  const RoundingErrors* errors = nullptr;  ///< Effects of rounding; null: nothing is rounded.
+  std::string model{};                     ///< Name of the model; empty for a page with only lessons and matrices.
+  std::string weights{};                   ///< Format of the parameters: "int8", "f16", "f32" or "none".
+  std::string sha256{};                    ///< SHA-256 of model.safetensors, which the page does not verify.
+  const RoundingErrors* errors = nullptr;  ///< Effects of rounding; nullptr if nothing is rounded.
   /// The files of the model: config.json, tokenizer.json, model.safetensors.
   std::vector<LiveFile> files{};
 };
 
 /// Renders a live page as one HTML file.
 ///
-/// The heading and the data of the initial view come before the script, and the files come last, in pieces: the page is
-/// drawn before the model has been read, and the model is read while the file is loading.
+/// The heading and the data of the initial view come before the script, and the files come last, in pieces. The page
+/// is therefore drawn before the model has been read, and the model is read while the HTML file is loading.
 ///
 /// @param page  The page.
 /// @return The HTML text. Equal pages produce identical bytes.
 REGARD_EXPORT std::string render_live_html(const LivePage& page);
 
-/// Renders a live page for a web server: as separate files, which the page loads from its own folder.
+/// Renders a live page for a web server, with separate files that the page loads from its own folder.
 ///
 /// @param page  The page.
 /// @return The text of index.html. Place the core next to it as core.wasm.gz, and each model file under its own name.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How much all-MiniLM-L6-v2, rounded to int8 or float16 (regard/io/rounding.h), differs from the float32 model.
+/// Differences between all-MiniLM-L6-v2 rounded to int8 or float16 (regard/io/rounding.h) and the float32 model.
 ///
-/// The figures are means and extremes over the 30 sentences of tests/encoder/sentences.txt.
+/// The values are means and extremes over the 30 sentences of tests/encoder/sentences.txt.
 /// tests/model_rounding_check.cpp measures them.
 ///
 /// Read next: src/explain/sentence/rounding_errors.cpp, docs/reference/model.md.
@@ -16,10 +16,10 @@ namespace regard::inline v0 {
 
 /// The differences between a rounded model and the same model in float32.
 struct RoundingErrors {
-  double mean_cosine = 0;             ///< Mean cosine of the two vectors of a sentence.
-  double min_cosine = 0;              ///< The smallest such cosine.
+  double mean_cosine = 0;             ///< Mean cosine similarity between the two vectors of a sentence.
+  double min_cosine = 0;              ///< Smallest such cosine similarity.
   double mean_weight_difference = 0;  ///< Mean of |Δ weight| over all layers, heads, queries and keys.
-  double max_weight_difference = 0;   ///< The largest such difference.
+  double max_weight_difference = 0;   ///< Largest such difference.
   /// Weight from "bank" to "river" in layer 0, head 4 of "he sat on the bank of the river", in the rounded model.
   double bank_to_river = 0;
   Index same_findings = 0;  ///< Number of sentences with the same most informative head, query and key.
@@ -27,12 +27,12 @@ struct RoundingErrors {
 inline constexpr Index kRoundingSentences = 30;       ///< Number of sentences.
 inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_to_river of the model in float32.
 
-/// Returns the differences of the rounded all-MiniLM-L6-v2: cosines to five decimal places, weight differences to two
-/// significant digits, and the weight on "river" to three decimal places.
+/// Returns the differences for the rounded all-MiniLM-L6-v2: cosine similarities to five decimal places, weight
+/// differences to two significant digits, and the weight on "river" to three decimal places.
 ///
-/// @param type  Type to which its matrices are rounded: `int8` or `float16`.
+/// @param type  Type to which the matrices are rounded: `int8` or `float16`.
 /// @return The differences.
-/// @throws InvalidArgument  if `type` is neither.
+/// @throws InvalidArgument  if `type` is neither of these.
 REGARD_EXPORT const RoundingErrors& minilm_rounding_errors(ElementType type);
 
 }  // namespace regard::inline v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A sentence in a model: its words, and all values that the model computes for them.
+/// A sentence as processed by a model: its words, and all values that the model computes for them.
 ///
 /// @verbatim
 ///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace                an encoder
@@ -13,8 +13,8 @@
 /// For a decoder, each token forms its own word, there are no special tokens, and a token attends only to itself and to
 /// the tokens before it.
 ///
-/// Words and tokens are numbered from 0, including [CLS]. L tokens, W words, N layers, H heads, E width.
-/// Contract: docs/guide/sentence.md; the models: docs/reference/model.md.
+/// Words and tokens are numbered from 0, including [CLS]. Extents: L tokens, W words, N layers, H heads, width E.
+/// docs/guide/sentence.md specifies the results, and docs/reference/model.md describes the models.
 ///
 /// Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
 #pragma once
@@ -38,17 +38,17 @@ struct ModelExtents {
   Index head_size = 0;      ///< D, size of a head.
   Index width = 0;          ///< E, size of the residual stream.
   Index max_positions = 0;  ///< P, maximum number of tokens.
-  bool causal = false;      ///< Whether a token attends only to itself and to the tokens before it: a decoder.
+  bool causal = false;      ///< Whether the model is a decoder: tokens attend only to themselves and to earlier tokens.
 };
 
 /// A model with its tokenizer or vocabulary: an encoder with a tokenizer, or a decoder with a vocabulary. Copies share
-/// memory.
+/// the memory of the parameters.
 struct SentenceModel {
   std::string folder;                     ///< The folder that the model was loaded from, or its name.
   Encoder encoder{};                      ///< The encoder; without layers if the model is a decoder.
   std::optional<Tokenizer> tokenizer{};   ///< The tokenizer of the encoder.
   std::optional<TrainedModel> trained{};  ///< The decoder with its vocabulary.
-  std::string known_sha256{};             ///< Result of sha256(), if it is known; see ModelInMemory::sha256.
+  std::string known_sha256{};             ///< Result of sha256(), if already known; see ModelInMemory::sha256.
 
   /// Returns the extents of the encoder or of the decoder.
   REGARD_EXPORT ModelExtents extents() const;
@@ -61,9 +61,10 @@ struct SentenceModel {
   /// Runs the model: encode(), or decode_trace() without logits.
   ///
   /// @param ids          Token ids, (L).
-  /// @param hidden_keys  Tokens that no query attends to.
+  /// @param hidden_keys  Indices of tokens that no query attends to.
   /// @param runtime      Threads, scratch memory and cancellation.
-  /// @param last_rows    Tokens whose vectors after an encoder's last layer are needed, as in EncoderOptions.
+  /// @param last_rows    Indices of tokens whose vectors after an encoder's last layer are needed, as in
+  ///                     EncoderOptions.
   /// @return All intermediate results.
   /// @throws InvalidArgument  as encode() and decode_trace() do.
   /// @throws Cancelled        if a stop is requested.
@@ -71,11 +72,11 @@ struct SentenceModel {
                                  const Runtime& runtime = {}, std::vector<Index> last_rows = {}) const;
 };
 
-/// Loads a folder in the Hugging Face layout, with config.json, tokenizer.json and model.safetensors; or the model
-/// of a training run (load_trained_model()).
+/// Loads a model from a folder in the Hugging Face layout, with config.json, tokenizer.json and model.safetensors, or
+/// the model of a training run (load_trained_model()).
 ///
 /// @param folder   Path of the folder.
-/// @param options  How to read the files, and limits.
+/// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
 /// @throws DataError  as load_encoder(), Tokenizer::read_folder() and load_trained_model() do, and if the tokenizer has
@@ -86,21 +87,21 @@ REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const
 
 /// The files of an encoder, in memory.
 struct ModelInMemory {
-  std::string name;            ///< Name of the model, shown in place of a folder.
+  std::string name;            ///< Name of the model, displayed in place of a folder.
   std::string config_json;     ///< The text of config.json.
   std::string tokenizer_json;  ///< The text of tokenizer.json.
   /// The tokenizer, if tokenizer.json has already been read; in that case, tokenizer_json is not used.
   std::optional<Tokenizer> tokenizer{};
   SharedBytes safetensors{};  ///< The bytes of model.safetensors.
-  std::string sha256{};       ///< Their SHA-256 if known, which is trusted; empty: computed when needed.
+  std::string sha256{};       ///< SHA-256 of these bytes, which is not verified; if empty, it is computed when needed.
 };
 /// Loads an encoder and its tokenizer from memory. No file is opened.
 ///
 /// @param files    The files. The bytes of the tensors are not copied; the model keeps them alive.
 /// @param options  Limits, and whether NaN and ±∞ are accepted.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @return The model, as load_sentence_model() returns it for a folder with the same files.
-/// @throws DataError  as load_sentence_model() does; the message gives the model's name in place of the folder's path.
+/// @return The model that load_sentence_model() would return for a folder with the same files.
+/// @throws DataError  as load_sentence_model() does; the message states the model's name in place of the folder's path.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
@@ -111,7 +112,7 @@ REGARD_EXPORT SentenceModel read_sentence_model(const ModelInMemory& files, cons
 /// @param folder   Path of the folder.
 /// @param type     Type to which matrices are rounded: `int8` or `float16`.
 /// @param name     Name of the rounded model.
-/// @param options  How to read the files, and limits.
+/// @param options  File reading options and limits.
 /// @param stop     Stop token.
 /// @return The files of the rounded model, for read_sentence_model(). The same folder produces the same bytes on every
 ///         machine.
@@ -132,9 +133,9 @@ REGARD_EXPORT ModelInMemory rounded_model(const std::string& folder, ElementType
 /// The special tokens that an encoder expects around a text, [CLS] and [SEP], are words with one token, marked as
 /// special. Each token of a decoder is a word; whitespace is written as "␣", "⇥" and "↵".
 struct SentenceWord {
-  std::string text;           ///< As spelled in the text; "[CLS]" for a special token.
-  std::vector<Index> tokens;  ///< Indices of its pieces.
-  bool special = false;       ///< Whether it is a special token around the text.
+  std::string text;           ///< The word as spelled in the text, or the name of a special token, such as "[CLS]".
+  std::vector<Index> tokens;  ///< Token indices of its pieces.
+  bool special = false;       ///< Whether the word is a special token around the text.
   /// Whether the word cannot be formed from pieces of the vocabulary, in which case the model receives [UNK] instead.
   bool unknown = false;
   /// Returns whether the word is split into pieces of the vocabulary. An unknown word does not count as split, even if
@@ -147,7 +148,7 @@ struct SentenceOptions {
   /// Words to hide as keys, specified as for word_index(). No query attends to them, in any layer, but they still act
   /// as queries.
   ///
-  /// Mask of a 4-token text whose second token is hidden (rows are queries, columns are keys):
+  /// The mask of a 4-token text whose second token is hidden (rows are queries, columns are keys):
   /// @verbatim
   ///     1 0 1 1
   ///     1 0 1 1
@@ -158,16 +159,16 @@ struct SentenceOptions {
   /// Whether to truncate a text that is too long, instead of rejecting it: an encoder keeps its first max_positions − 1
   /// tokens and the last one ([SEP]), a decoder its first max_positions tokens.
   bool truncate = false;
-  /// Word whose vector after the last layer is needed, specified as for word_index(); see EncoderOptions::last_rows.
-  /// All words if it is empty or does not name exactly one word.
+  /// Word whose vector after the last layer is needed, specified as for word_index(); see EncoderOptions::last_rows. If
+  /// it is empty or does not name exactly one word, the vectors of all words are computed.
   std::string only{};
 };
 
-/// A sentence and what the model computed for it.
+/// A sentence and all intermediate results that the model computed for it.
 struct Sentence {
   std::string text;                 ///< The whole text, as given.
   TokenizedText tokens;             ///< The tokens, after truncation.
-  std::vector<SentenceWord> words;  ///< The words of these tokens, in order, special tokens included.
+  std::vector<SentenceWord> words;  ///< The words of these tokens, in order, including special tokens.
   std::vector<Index> hidden;        ///< Indices of the hidden words, in ascending order.
   Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
   ModelTrace trace;                 ///< All intermediate results of the model.
@@ -186,7 +187,7 @@ struct FittedTokens {
 /// @param stop      Stop token.
 /// @return The tokens.
 /// @throws InvalidArgument  as Tokenizer::encode() and Vocabulary::encode() do, and if the text has more tokens than
-///                          the model has positions and `truncate` is not set. The message gives both counts.
+///                          the model has positions and `truncate` is not set. The message states both counts.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
                                          const std::stop_token& stop = {});
@@ -195,13 +196,13 @@ REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string
 ///
 /// @param model    The model.
 /// @param text     The sentence.
-/// @param options  Hidden words, and whether to truncate.
+/// @param options  Hidden words, truncation and required vectors.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The sentence with all intermediate results.
 /// @throws InvalidArgument  as fitted_tokens() and SentenceModel::trace() do, and as word_index() does for a word
 ///                          to hide.
 /// @throws DataError        if a computed value is not finite because parameters of the model are too large or are not
-///                          finite. The message names the layer, the array and the token.
+///                          finite. The message states the layer, the array and the token.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -216,8 +217,8 @@ REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_vie
 ///
 /// @code{.unparsed}
 /// WORD      the word
-/// WORD#1    its second occurrence, counted from 0
-/// @INDEX    the word that token INDEX belongs to
+/// WORD#1    its second occurrence (occurrences are numbered from 0)
+/// @INDEX    the word that contains token INDEX
 /// @endcode
 ///
 /// If no word matches exactly, the case of ASCII letters is ignored.
@@ -251,7 +252,7 @@ REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 ///
 /// @param model  The model.
 /// @param what   Name of the function that requires an encoder, for example "compare".
-/// @throws InvalidArgument  if it is a decoder. The message names its folder.
+/// @throws InvalidArgument  if it is a decoder. The message states its folder.
 REGARD_EXPORT void check_is_encoder(const SentenceModel& model, std::string_view what);
 
 /// Checks that a text contains a word: that it is not empty and does not consist only of spaces.
@@ -271,7 +272,7 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 
 /// Computes the attention between words in one head.
 ///
-/// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
+/// The weights are summed over the pieces of the key word and averaged over the pieces of the query word.
 ///
 /// @param sentence  The sentence.
 /// @param weights   Result of trace_weights() for one layer, (H, L, L).
@@ -284,7 +285,7 @@ REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& wo
 /// @endcode
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
 
-/// Computes the attention of one word in every head: its row of word_weights().
+/// Computes the attention of one word in every head, that is, the word's row of word_weights().
 ///
 /// @param sentence  The sentence.
 /// @param word      Index of the query word.
@@ -295,7 +296,7 @@ REGARD_EXPORT Tensor<double, 3> word_attention(const Sentence& sentence, Index w
 /// Computes the vector of a word: the mean of the vectors of its pieces.
 ///
 /// @param sentence  The sentence.
-/// @param states    States of its tokens, (L, E).
+/// @param states    States of the sentence's tokens, (L, E).
 /// @param word      Index of the word.
 /// @return The vector, (E).
 ///
@@ -305,11 +306,11 @@ REGARD_EXPORT Tensor<double, 3> word_attention(const Sentence& sentence, Index w
 /// @endcode
 REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word);
 
-/// Computes the cosine of two vectors, in double.
+/// Computes the cosine similarity between two vectors, in double.
 ///
 /// @param a  The first vector.
 /// @param b  The second vector, of the same length.
-/// @return The cosine; 0 if either vector is zero.
+/// @return The cosine similarity; 0 if either vector is zero.
 /// @throws InvalidArgument  if the lengths differ.
 REGARD_EXPORT double cosine(std::span<const float> a, std::span<const float> b);
 

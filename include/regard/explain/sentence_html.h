@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// The page's script recomputes rows of weights from query, key and value. With all-MiniLM-L6-v2, a page of 64 tokens
-/// takes about 3 MB, and a page of 512 tokens about 20 MB.
+/// is about 3 MB, and a page of 512 tokens about 20 MB.
 ///
 /// Read next: docs/reference/page.md, src/explain/sentence/sentence_html.cpp.
 #pragma once
@@ -27,7 +27,7 @@ namespace regard::inline v0 {
 /// Options for render_sentence_html().
 struct SentenceHtmlOptions {
   std::string command{};  ///< The command line as typed.
-  /// A comparison of the same word in other sentences, shown below "The resulting vector"; nullptr: none.
+  /// A comparison of the same word in other sentences, shown below "What it becomes", or nullptr.
   const Comparison* comparison = nullptr;
 };
 /// Renders the page of a sentence.
@@ -52,17 +52,17 @@ struct SentencePageOptions {
   std::string command{};  ///< The command line as typed.
   /// Whether to write the matrix from which contributions are computed. It depends only on the model.
   bool gram = true;
-  /// Whether to write the sums that form the elements of q, k and v, for the head and the words of the analysis.
+  /// Whether to write the sums that yield the elements of q, k and v, for the head and the words of the analysis.
   bool sums = true;
-  /// If not null, receives the bytes of the arrays. Instead of base64, the data then contain "@" and the index of the
-  /// array in this list.
+  /// If it is not nullptr, receives the bytes of the arrays. Instead of base64, the data then contain "@" and the index
+  /// of the array in this list.
   std::vector<std::vector<std::byte>>* arrays = nullptr;
 };
 /// Renders the data of a page in the form that its script reads; docs/reference/page.md describes this form.
 ///
 /// @param model     The model with which the analysis was computed.
 /// @param analysis  The analysis.
-/// @param options   What to write.
+/// @param options   Content options.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @return JSON strings by name: "explanation", as render_sentence_json() writes it, and "page".
 /// @throws Cancelled  if a stop is requested.
@@ -70,8 +70,8 @@ REGARD_EXPORT std::vector<NamedText> sentence_page_data(const SentenceModel& mod
                                                         const SentencePageOptions& options = {},
                                                         const Runtime& runtime = {});
 
-/// Renders the page of one word in several sentences: its cosines from layer to layer, with the floor and the controls,
-/// and the share of each head in the difference.
+/// Renders the page of one word in several sentences: its cosine similarities at each layer, with the floor and the
+/// controls, and the share of each head in the difference.
 ///
 /// @param comparison  The comparison.
 /// @param command     The command line as typed.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The analysis that `regard explain "text"` prints, as data and as text: a word and a head, the weights, how one of
-/// them is computed, and what it contributes.
+/// The analysis that `regard explain "text"` prints, as data and as text: a word and a head, the weights, the
+/// computation of one of these weights, and its contribution.
 ///
 /// @verbatim
 ///     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
 /// @endverbatim
 ///
-/// Renderers compute nothing: every figure is in the analysis. docs/guide/sentence.md describes each column of the
-/// table. Extents: N layers, H heads, D head size, W words, E width, F feed-forward width.
+/// Renderers compute nothing: the analysis contains every value. docs/guide/sentence.md describes each column of the
+/// table. Extents: N layers, H heads, head size D, W words, width E, feed-forward width F.
 ///
 /// Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
 #pragma once
@@ -40,18 +40,18 @@ struct NormDetails {
 /// One of the F units inside the feed-forward layer.
 struct FeedForwardUnit {
   Index unit = 0;             ///< Index of the unit.
-  double before = 0.0;        ///< Its value before the activation.
-  double gate = 0.0;          ///< With SwiGLU, its gate before the activation; otherwise 0.
-  double after = 0.0;         ///< Its value after the activation; with SwiGLU, silu(gate) · before.
-  double contribution = 0.0;  ///< Its contribution: `‖after · its row of W_down‖₂`.
+  double before = 0.0;        ///< Value before the activation.
+  double gate = 0.0;          ///< With SwiGLU, the gate before the activation; otherwise 0.
+  double after = 0.0;         ///< Value after the activation; with SwiGLU, silu(gate) · before.
+  double contribution = 0.0;  ///< Contribution of the unit: `‖after · its row of W_down‖₂`.
 };
 /// The complete computation of one weight. Vectors have E elements unless stated otherwise.
 ///
 /// Vectors from the trace are float; vectors computed here are double.
 struct SentenceDetails {
-  Index query = 0;                                 ///< Index of a token: one piece of the query word.
-  Index key = 0;                                   ///< Index of a token: one piece of the key word.
-  bool rms_norm = false;                           ///< Decoder: whether its norms are RMS norms.
+  Index query = 0;                                 ///< Index of the query token, one piece of the query word.
+  Index key = 0;                                   ///< Index of the key token, one piece of the key word.
+  bool rms_norm = false;                           ///< Decoder: whether the norms are RMS norms.
   std::string activation = "gelu";                 ///< Activation: "relu", "gelu", "gelu_tanh", "swiglu" or "none".
   std::vector<float> word{};                       ///< Row of the word embeddings for the query.
   std::vector<float> position{};                   ///< Row of the position embeddings for the query; may be empty.
@@ -60,7 +60,7 @@ struct SentenceDetails {
   NormDetails embedding_norm{};                    ///< Encoder: the layer norm after the embeddings.
   NormDetails input_norm{};                        ///< Decoder: the norm of the query's input.
   std::vector<float> attention_input{};            ///< Decoder: row of the query in LayerTrace::attention_input.
-  bool rotated = false;                            ///< Whether q and k, whose elements follow, are rotated afterwards.
+  bool rotated = false;                            ///< Whether q and k (see the next members) are rotated afterwards.
   std::vector<ProjectedElement> query_elements{};  ///< Elements of the query's q, (D).
   std::vector<ProjectedElement> key_elements{};    ///< Elements of the key's k, (D).
   std::vector<ProjectedElement> value_elements{};  ///< Elements of the key's v, (D).
@@ -94,13 +94,13 @@ REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const
 
 /// Options for analyze_sentence().
 struct SentenceAnalysisOptions {
-  /// The query word, as in word_index(): `WORD`, `WORD#1` or `@INDEX`; empty: the most informative word.
+  /// The query word, specified as for word_index(): `WORD`, `WORD#1` or `@INDEX`. If empty, the most informative word.
   std::string query{};
   /// Layer of the head to show. Set both layer and head, or neither; if neither is set, the most informative head is
   /// selected.
   std::optional<Index> layer{};
   std::optional<Index> head{};      ///< Head to show; see `layer`.
-  std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
+  std::vector<std::string> hide{};  ///< Words to hide, as for SentenceOptions::hide.
   bool truncate = false;            ///< Whether to truncate a text that is too long, as in SentenceOptions.
   bool full = false;                ///< Whether to compute SentenceDetails as well.
   /// Whether to hide every other word, one at a time. If false, SentenceAnalysis::alone is empty, and the model runs
@@ -110,15 +110,16 @@ struct SentenceAnalysisOptions {
   bool only_query = false;
 };
 
-/// How far the query word's vector moves when just one other word is hidden in every layer.
+/// The change in the query word's vector when exactly one other word is hidden in every layer.
 struct HiddenWord {
   Index word = 0;       ///< Index of the hidden word.
-  double cosine = 0.0;  ///< Cosine similarity with the vector when nothing is hidden, after the last layer.
+  double cosine = 0.0;  ///< Cosine similarity to the vector with nothing hidden, after the last layer.
 };
-/// Maximum number of words that are hidden one at a time. If there are more, those with the largest weights are hidden.
+/// Maximum number of words that are hidden one at a time. If there are more words, those with the largest weights are
+/// hidden.
 inline constexpr Index kMaxHiddenWords = 12;
 
-/// The mean of the same weight over all heads of the model, which shows how much of it is due to the choice of head.
+/// The mean of the same weight over all heads of the model, which shows the effect of the choice of head.
 struct PairInHeads {
   double mean = 0.0;     ///< Mean over all heads of the word's weight on the target.
   double special = 0.0;  ///< Mean over all heads of the word's total weight on special tokens.
@@ -140,7 +141,7 @@ struct SentenceAnalysis {
   /// With hidden words: the cosine similarity of the word's vectors with and without hiding, after each layer, (N).
   std::vector<double> kept;
   Tensor<double, 3> attention;    ///< The word's attention in every head with nothing hidden, (N, H, W).
-  std::vector<HiddenWord> alone;  ///< Other words, each hidden individually, lowest cosine similarity first.
+  std::vector<HiddenWord> alone;  ///< Other words, each hidden individually, by ascending cosine similarity.
   Index not_hidden_alone = 0;     ///< Number of other words beyond kMaxHiddenWords.
   /// The key word whose weight is computed step by step: the target or, if that is hidden, the visible word with the
   /// largest weight. It is a special token only if no other word is visible.
@@ -152,7 +153,7 @@ struct SentenceAnalysis {
 
 /// Analyzes one word of a sentence.
 ///
-/// The model runs once for each word of SentenceAnalysis::alone. Several runs execute concurrently. After each run,
+/// The model runs once for each word in SentenceAnalysis::alone. Several runs execute concurrently. After each run,
 /// Runtime::progress is called with the number of completed runs.
 ///
 /// @param model    The model.
@@ -185,9 +186,9 @@ REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 /// Untrusted text is escaped for a terminal. The text, the page and the JSON show the same sentences.
 struct SentenceFindings {
   std::string finding{};      ///< The finding.
-  std::string selection{};    ///< How the head was chosen, and the means over all heads.
-  std::string evidence{};     ///< How hiding each word changes the vector.
-  std::string association{};  ///< What a weight does not show.
+  std::string selection{};    ///< The criterion for choosing the head, and the means over all heads.
+  std::string evidence{};     ///< The effect of hiding each word on the vector.
+  std::string association{};  ///< A caution: what a weight does not show.
   std::string warning{};      ///< Result of vocabulary_warning(); empty if it does not apply.
 };
 /// States the findings of an analysis.
@@ -211,10 +212,10 @@ struct SentenceTextOptions {
   bool all_heads = false;           ///< Whether to list every head, with its weight, baseline and salience.
   bool no_special = false;          ///< Whether to combine the special tokens into one row.
   RowOrder order = RowOrder::text;  ///< Order of the rows.
-  /// Number of rows in the table. Absent: all rows if there are at most 14, otherwise the 12 rows with the largest
-  /// weights (with RowOrder::contribution, the largest contributions).
+  /// Number of rows in the table. If absent, all rows are shown if there are at most 14, otherwise the 12 rows with the
+  /// largest weights (with RowOrder::contribution, the largest contributions).
   std::optional<Index> top{};
-  std::optional<int> digits{};  ///< Decimal places; absent: 2.
+  std::optional<int> digits{};  ///< Number of decimal places; if absent, 2.
   std::string label{};          ///< Label printed before the sentence, such as "A" in the output of compare.
 };
 /// Renders an analysis as text. If the analysis contains SentenceDetails, they are printed as well.
@@ -234,7 +235,7 @@ struct SentenceJsonOptions {
 /// Renders an analysis as JSON, which begins with `"schema": "regard/1"`. docs/guide/sentence.md lists the fields.
 ///
 /// @param analysis  The analysis.
-/// @param options   The command line.
+/// @param options   Content options.
 /// @param stop      Stop token.
 /// @return The JSON text.
 /// @throws Cancelled  if a stop is requested.

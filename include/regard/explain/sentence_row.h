@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The attention of one word of a sentence in one head, expanded term by term, and a ranking of the heads by how
-/// informative they are.
+/// The attention of one word of a sentence in one head, expanded term by term, and a ranking of the heads by salience.
 ///
 /// @verbatim
 ///     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
@@ -12,7 +11,7 @@
 /// - Its vector is the mean of the pieces' vectors.
 /// - q·k is defined for a pair of pieces and is not averaged: the softmax of a mean is not the mean of the softmaxes.
 ///
-/// The formulas: docs/guide/sentence.md. N layers, H heads, D head size, L tokens, W words.
+/// docs/guide/sentence.md lists the formulas. Extents: N layers, H heads, head size D, L tokens, W words.
 ///
 /// Read next: sentence.h, sentence_report.h, src/explain/sentence/sentence_row.cpp,
 /// src/explain/sentence/head_ranking.cpp.
@@ -32,28 +31,28 @@ namespace regard::inline v0 {
 /// One key word of a row.
 struct RowKey {
   Index word = 0;        ///< Index into Sentence::words.
-  bool special = false;  ///< Whether it is a special token.
-  bool hidden = false;   ///< Whether it is hidden by SentenceOptions::hide: weight 0, contribution 0.
-  bool later = false;    ///< Whether it follows the query in a causal model: weight 0, contribution 0.
-  double weight = 0.0;   ///< Its weight.
-  /// Its contribution: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
+  bool special = false;  ///< Whether the word is a special token.
+  bool hidden = false;   ///< Whether the word is hidden by SentenceOptions::hide: weight 0, contribution 0.
+  bool later = false;    ///< Whether the word follows the query in a causal model: weight 0, contribution 0.
+  double weight = 0.0;   ///< Weight of the word.
+  /// Contribution of the word: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
   double contribution = 0.0;
 };
 
-/// The attention of one word in one head. Q pieces of the query word, L tokens, W words, D = head_size.
+/// The attention of one word in one head. Extents: Q pieces of the query word, L tokens, W words, head size D.
 struct SentenceRow {
   Index layer = 0;                  ///< Layer index.
   Index head = 0;                   ///< Head index.
   Index word = 0;                   ///< Index of the query word.
-  std::vector<Index> queries{};     ///< Tokens of that word, (Q).
+  std::vector<Index> queries{};     ///< Token indices of the query word, (Q).
   std::vector<RowKey> keys{};       ///< Key words, (W), in text order; their weights sum to 1.
-  Tensor<double, 2> dots{};         ///< The products q·k of each piece and token, (Q, L).
+  Tensor<double, 2> dots{};         ///< The dot products q·k for each piece and token, (Q, L).
   Tensor<double, 2> scores{};       ///< The scores q·k / √D, −∞ at a key that is not visible, (Q, L).
   Tensor<double, 2> weights{};      ///< The softmax of each row of scores, (Q, L).
   std::vector<double> context{};    ///< Context of the head: Σ weight · v, mean over the pieces, (D).
   double head_contribution = 0.0;   ///< Contribution of the head: `‖context · W_output(head)‖₂`.
-  double heads_contribution = 0.0;  ///< The L2 norm of the combined output of all heads, including b_output.
-  double input_norm = 0.0;          ///< The L2 norm of the word's vector before this layer.
+  double heads_contribution = 0.0;  ///< L2 norm of the combined output of all heads, including b_output.
+  double input_norm = 0.0;          ///< L2 norm of the word's vector before this layer.
 };
 
 /// Computes the row of one word in one head.
@@ -83,9 +82,9 @@ struct DotTerm {
 };
 /// q·k of one piece and one token, product by product.
 struct ExpandedDot {
-  Index query = 0;             ///< Token of the query.
-  Index key = 0;               ///< Token of the key.
-  double dot = 0.0;            ///< The sum of the products.
+  Index query = 0;             ///< Index of the query token.
+  Index key = 0;               ///< Index of the key token.
+  double dot = 0.0;            ///< Sum of the products.
   std::vector<DotTerm> terms;  ///< All D products, sorted by descending magnitude.
 };
 /// Expands one q·k of a row into its products.
@@ -126,14 +125,15 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 
 /// Distance in words at and above which all distances form one class, "16 or more".
 inline constexpr Index kFarthest = 16;
-/// The mean weight of each head by signed distance, key − query in words, stored as sums and counts.
+/// The mean weight of each head at each signed distance, key − query in words, stored as sums and counts.
 ///
-/// The mean is over all pairs of words; in a causal model, only over pairs whose key does not follow the query. A word
-/// paired with itself counts; [CLS] and [SEP] do not. Distances of kFarthest words or more form one class.
+/// The mean is over all pairs of words; in a causal model, only over pairs whose key does not follow the query. Pairs
+/// of a word with itself are included; [CLS] and [SEP] are excluded. Distances of kFarthest words or more form one
+/// class.
 struct DistanceSums {
   Index num_layers = 0;  ///< N, number of layers.
   Index num_heads = 0;   ///< H, number of heads per layer.
-  /// Sums of weights, (N, H, 2 · kFarthest + 1), distance −kFarthest first.
+  /// Sums of weights, (N, H, 2 · kFarthest + 1), by ascending distance from −kFarthest.
   std::vector<double> sums{};
   std::vector<Index> pairs{};  ///< Number of pairs at each distance, (2 · kFarthest + 1).
   /// Returns the mean weight of a head at a distance.
@@ -154,10 +154,10 @@ struct DistanceSums {
   /// @return The baseline.
   double baseline(Index layer, Index head, Index distance) const;
 };
-/// Adds the pairs of a sentence.
+/// Adds the word pairs of a sentence to the sums.
 ///
 /// @param sentence  The sentence.
-/// @param sums      The sums to add to. Empty sums take their extents from the sentence.
+/// @param sums      The sums to which the pairs are added. Empty sums take their extents from the sentence.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @throws InvalidArgument  if the sums belong to a model with different extents.
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
@@ -165,7 +165,7 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 /// Returns DistanceSums::mean() for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
 /// decimal places.
 ///
-/// tests/model_distances_check.cpp computes and checks these figures.
+/// tests/model_distances_check.cpp computes and checks these values.
 ///
 /// @param layer     Zero-based layer index.
 /// @param head      Zero-based head index.
@@ -173,7 +173,7 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 /// @return The mean.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
-/// Returns DistanceSums::baseline() for the figures of minilm_mean_weight().
+/// Returns DistanceSums::baseline() for the values of minilm_mean_weight().
 ///
 /// @param layer     Zero-based layer index.
 /// @param head      Zero-based head index.
@@ -181,19 +181,19 @@ REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance)
 /// @return The baseline.
 /// @throws InvalidArgument  if the layer or head does not exist.
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
-/// Returns the SHA-256 of the checkpoint from which the figures of minilm_mean_weight() were computed.
+/// Returns the SHA-256 of the checkpoint from which the values of minilm_mean_weight() were computed.
 REGARD_EXPORT std::string_view minilm_sha256();
 /// Returns the SHA-256 of the same checkpoint, rounded (rounded_model()).
 ///
-/// @param type  Type to which its matrices are rounded: `int8` or `float16`.
+/// @param type  Type to which the matrices are rounded: `int8` or `float16`.
 /// @return 64 hex digits.
-/// @throws InvalidArgument  if `type` is neither.
+/// @throws InvalidArgument  if `type` is neither of these.
 REGARD_EXPORT std::string_view minilm_sha256(ElementType type);
 
 /// The source of a head's baselines.
 enum class Baseline {
-  test_sentences,  ///< From minilm_baseline(); only for that checkpoint, rounded or not.
-  this_sentence,   ///< From the pairs of this sentence itself; for all other models.
+  test_sentences,  ///< minilm_baseline(); used for that checkpoint, rounded or not.
+  this_sentence,   ///< The word pairs of this sentence; used for all other models.
 };
 
 /// One word attending to another in one head.
@@ -209,7 +209,7 @@ struct AttentionPair {
   /// Returns the salience, weight − baseline.
   double salience() const { return weight - baseline; }
 };
-/// All heads, ranked by how informative they are.
+/// All heads, ranked by salience.
 struct RankedHeads {
   Baseline baseline = Baseline::this_sentence;  ///< Source of the baselines.
   std::vector<AttentionPair> heads{};           ///< The most salient pair of each head, sorted by descending salience.
@@ -226,10 +226,10 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 
 /// Ranks the heads of a model by salience.
 ///
-/// The target is another content word; failing that, another word that is not special; failing that, any key. Hidden
-/// words are never targets, nor are words after the query in a causal model. All tokens of a causal model count as
-/// content words, except for whitespace. Without `word`, the query word is chosen as well, again preferably among
-/// content words.
+/// The target is another content word. If there is none, it is another word that is not special or, if there is no such
+/// word either, any key. Hidden words are never targets, nor are words after the query in a causal model. All tokens of
+/// a causal model except whitespace count as content words. If `word` is absent, the query word is chosen as well,
+/// again preferably among content words.
 ///
 /// @code{.unparsed}
 /// salience = weight − baseline(layer, head, target − word)
@@ -240,7 +240,7 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 ///
 /// @param sentence           The sentence.
 /// @param checkpoint_sha256  SHA-256 of the model's checkpoint, which selects the baseline.
-/// @param word               Index of the query word; absent: one is chosen.
+/// @param word               Index of the query word; if absent, a word is chosen.
 /// @param runtime            Threads, scratch memory and cancellation.
 /// @return One pair for each head.
 /// @throws InvalidArgument  if the word does not exist, or if the sentence has no visible word.

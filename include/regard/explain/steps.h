@@ -3,15 +3,15 @@
 /// The steps of an attention computation as data.
 ///
 /// @verbatim
-///     ExplainInput   matrices by name, settings, and a list of StepRequests (which operation on which names)
+///     ExplainInput   matrices by name, settings, and a list of StepRequests (an operation and its operands)
 ///        │ explain()
 ///     Explanation    the same list, computed: one Step each, with its equation, operands and result
 ///        │ render_text(), render_json(), render_html()
 /// @endverbatim
 ///
-/// A lesson is an ExplainInput; so is an input file of `regard explain`. Products, softmax, weights and context come
-/// from attention.h and linear.h. Steps that the library does not provide are marked Step::outside_library.
-/// Extents: L queries, S keys, D head size, Dv value head size, E width, H heads.
+/// A lesson is an ExplainInput, and so is an input file of `regard explain`. The functions of attention.h and linear.h
+/// compute products, softmax, weights and context. Step::outside_library marks the steps that they do not compute.
+/// Extents: L queries, S keys, head size D, value head size Dv, width E, H heads.
 ///
 /// Read next: docs/guide/own-matrices.md (the same as JSON), src/explain/steps/operations.h (the operations).
 #pragma once
@@ -34,16 +34,16 @@
 
 namespace regard::inline v0 {
 
-/// Which axis of a matrix is indexed by tokens.
+/// The axis of a matrix that is indexed by tokens.
 enum class Layout {
   rows,    ///< Each token is a row: X·W, Q·Kᵀ.
   columns  ///< Each token is a column: W·X, Kᵀ·Q.
 };
-/// How scores are scaled.
+/// The rule by which scores are scaled.
 enum class ScaleRule {
-  none,       ///< By a factor of 1.
-  sqrt,       ///< By 1/√D.
-  number,     ///< By Scale::number.
+  none,       ///< The factor is 1.
+  sqrt,       ///< The factor is 1/√D.
+  number,     ///< The factor is Scale::number.
   floor_half  ///< Scores are replaced by floor(score / 2), as in calculations by hand.
 };
 /// The scale of the scores.
@@ -77,23 +77,23 @@ struct Causal {
   friend bool operator==(const Causal&, const Causal&) = default;
 };
 
-/// How scores become weights. Only `shifted` with base e is the library's softmax.
+/// The rule by which scores are converted to weights. Only `shifted` with base e is the library's softmax.
 enum class SoftmaxRule {
   shifted,    ///< `e^(score − largest score)` divided by its sum over the keys.
   unshifted,  ///< `e^score` divided by its sum over the keys.
   ratio       ///< Each score divided by the sum of the scores of its query.
 };
 
-/// Numbers that a document prints for a step. If a result does not round to the printed number, both are shown.
+/// Values that a document prints for a step. If a result does not round to the printed value, both are shown.
 struct Expected {
-  Matrix numbers;             ///< The printed numbers.
-  int digits = 4;             ///< Decimal places that the document prints or, with `significant`, significant digits.
-  bool significant = false;   ///< Whether `digits` counts significant digits.
-  std::vector<Index> rows{};  ///< Rows of the result that the document prints; empty: all.
-  std::vector<Index> columns{};  ///< Columns of the result that the document prints; empty: all.
+  Matrix numbers;                ///< The printed values.
+  int digits = 4;                ///< Number of printed decimal places or, with `significant`, of significant digits.
+  bool significant = false;      ///< Whether `digits` counts significant digits.
+  std::vector<Index> rows{};     ///< Rows of the result that the document prints; if empty, all.
+  std::vector<Index> columns{};  ///< Columns of the result that the document prints; if empty, all.
 };
 
-/// What a step computes, as operands → result. In JSON, operations have the same names.
+/// The operation of a step, described as operands → result. In JSON, operations have the same names.
 ///
 /// docs/guide/own-matrices.md lists operands and results in full. Where a formula depends on the layout, the one for
 /// rows is given.
@@ -116,20 +116,20 @@ enum class Operation {
   sums,                    ///< P → the sum over the keys, for each query.
   divide,                  ///< P s → P divided by the sums s.
   ratio,                   ///< S → S divided by its sum over the keys.
-  cosine,                  ///< Q K → the cosine of each query with each key.
+  cosine,                  ///< Q K → the cosine similarity between each query and each key.
   add,                     ///< A B → A + B.
   normalize,               ///< A → each token's vector minus its mean, divided by its standard deviation.
   relu,                    ///< A → max(0, A).
-  torch_normal,            ///< Earlier draws of the generator → a matrix as torch.randn draws it.
-  torch_uniform,           ///< Earlier draws of the generator → a matrix as torch.rand draws it.
+  torch_normal,            ///< Earlier draws of the generator → a matrix drawn as by torch.randn.
+  torch_uniform,           ///< Earlier draws of the generator → a matrix drawn as by torch.rand.
   softmax,                 ///< S → the library's softmax of given scores.
   difference,              ///< A B → A − B; StepRequest::transpose "right": A − Bᵀ.
   focus_vectors,           ///< A B … → the vectors of the token in focus.
   ranks,                   ///< S → the rank of each key among all keys of its query, 1 for the largest.
   variance_rule,           ///< Q K S → D·var(Q)·var(K) above var(S).
   float32_dots,            ///< A → A·Aᵀ, with every product and every sum rounded to float32.
-  dot_table,               ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
-  ulp_table,               ///< A S T → the same cells: differences in ULPs of T's float32.
+  dot_table,               ///< A S … → one row for each cell of A·Aᵀ: the exact sum and the values in S …
+  ulp_table,               ///< A S T → the differences for the same cells, in float32 ULPs of T.
   scale_statistics,        ///< No operands → statistics of random scores, without and with division by √D.
   probabilities,           ///< G → softmax of the logits G over the words.
   cross_entropy,           ///< P Y → −ln P of each next word that Y marks, and their sum.
@@ -139,12 +139,12 @@ enum class Operation {
   training,  ///< X Y W_query W_key W_value → loss, probabilities and weights after given numbers of steps.
   trained    ///< The same → one of the three matrices after training.
 };
-/// Number of operations. Their values start at 0.
+/// Number of operations. The values of the enumerators start at 0.
 inline constexpr int kNumOperations = static_cast<int>(Operation::trained) + 1;
-/// Returns the name of an operation: "show", …
+/// Returns the name of an operation, for example "show".
 ///
 /// @param operation  The operation.
-/// @return Its name.
+/// @return The name.
 REGARD_EXPORT std::string_view operation_name(Operation operation);
 /// Finds an operation by name.
 ///
@@ -154,41 +154,41 @@ REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
 
 /// A step to compute.
 struct StepRequest {
-  Operation operation = Operation::show;  ///< What to compute.
+  Operation operation = Operation::show;  ///< The operation to compute.
   std::vector<std::string> operands{};    ///< Names of input matrices or of earlier results.
-  std::string result{};                   ///< The name that later steps use, and the symbol shown: "Q".
-  /// Regard's term for the step, used by --step and as its title; empty: the operation's own name.
+  std::string result{};                   ///< Name of the result in later steps, and its displayed symbol: "Q".
+  /// Regard's term for the step, used by --step and as the title; if empty, the name of the operation.
   std::string name{};
-  std::string document_name{};               ///< The document's own name for it: "new V".
-  std::string equation{};                    ///< The equation shown; empty: the operation's own.
-  std::optional<Scale> scale{};              ///< The scale; absent: as in the input.
-  std::optional<Causal> causal{};            ///< The causal mask; absent: as in the input.
+  std::string document_name{};               ///< The document's own name for the step: "new V".
+  std::string equation{};                    ///< The displayed equation; if empty, that of the operation.
+  std::optional<Scale> scale{};              ///< The scale; if absent, that of the input.
+  std::optional<Causal> causal{};            ///< The causal mask; if absent, that of the input.
   std::optional<Index> heads{};              ///< Operations linear and show: the number of heads to split into.
-  std::optional<double> base{};              ///< Operation power: the base; absent: as in the input.
-  std::string transpose{};                   ///< Operations product and difference: "left", "right" or nothing.
-  std::vector<double> numbers{};             ///< Operations that take plain numbers: the numbers.
+  std::optional<double> base{};              ///< Operation power: the base; if absent, that of the input.
+  std::string transpose{};                   ///< Operations product and difference: "left", "right" or empty.
+  std::vector<double> numbers{};             ///< Numbers, for operations that require them.
   std::vector<std::string> labels{};         ///< Labels of the rows, if they are not tokens.
   std::vector<std::string> column_labels{};  ///< Labels of the columns, if they are not tokens.
-  std::optional<int> digits{};               ///< Decimal places shown, if they differ from those of the input.
+  std::optional<int> digits{};               ///< Number of decimal places; if absent, that of the input.
   bool fractions = false;                    ///< Whether to show exact fractions as well.
-  std::optional<Expected> expected{};        ///< What the document prints for this step.
-  std::string finding{};                     ///< The sentence before the numbers; empty: the operation's own.
-  std::vector<std::string> notes{};          ///< Sentences after the numbers.
+  std::optional<Expected> expected{};        ///< Values that the document prints for this step.
+  std::string finding{};                     ///< The sentence before the values; if empty, that of the operation.
+  std::vector<std::string> notes{};          ///< Sentences after the values.
   std::vector<std::string> errata{};         ///< Errata of the document for this step, one per line.
 };
 
 /// The settings of a computation.
 struct ExplainSettings {
-  Layout layout = Layout::rows;                ///< Which axis is indexed by tokens.
-  Scale scale;                                 ///< How scores are scaled.
+  Layout layout = Layout::rows;                ///< The axis that is indexed by tokens.
+  Scale scale;                                 ///< The scale of the scores.
   Causal causal;                               ///< The causal mask.
-  SoftmaxRule softmax = SoftmaxRule::shifted;  ///< How scores become weights.
-  std::optional<double> softmax_base;          ///< Base of the exponentials; absent: e.
+  SoftmaxRule softmax = SoftmaxRule::shifted;  ///< The rule by which scores are converted to weights.
+  std::optional<double> softmax_base;          ///< Base of the exponentials; if absent, e.
   Index heads = 1;                             ///< Number of heads, 1 to 65536.
   ElementType dtype = ElementType::float64;    ///< Type of the arithmetic: float64 or float32.
-  /// The query in focus: `WORD`, `WORD#1` or `@INDEX`; empty: none.
+  /// The query in focus: `WORD`, `WORD#1` or `@INDEX`. If empty, no query is in focus.
   std::string query;
-  std::optional<int> digits;  ///< Decimal places shown, 0 to 17; absent: 4, or none for integers.
+  std::optional<int> digits;  ///< Number of decimal places, 0 to 17; if absent, 4, or none for integers.
   /// Compares all settings.
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
@@ -207,9 +207,9 @@ struct NamedText {
 
 /// A second computation, shown next to the first: the same steps with different settings or matrices.
 struct Variant {
-  std::string label;                    ///< Its label: "with √3".
-  ExplainSettings settings;             ///< Its settings.
-  std::vector<NamedMatrix> matrices{};  ///< These replace the matrices with the same names.
+  std::string label;                    ///< Label of the variant: "with √3".
+  ExplainSettings settings;             ///< Settings of the variant.
+  std::vector<NamedMatrix> matrices{};  ///< Matrices that replace those with the same names.
 };
 
 /// The input of explain().
@@ -223,30 +223,30 @@ struct ExplainInput {
   std::vector<NamedMatrix> matrices{};    ///< The matrices, in the order given.
   ExplainSettings settings{};             ///< The settings.
   std::vector<NamedText> names{};         ///< The document's own names by step: {"context", "new V"}.
-  /// What the document prints, by step; StepRequest::expected takes precedence.
+  /// Values that the document prints, by step; StepRequest::expected takes precedence.
   std::map<std::string, Expected> expected{};
-  /// Sentences after the numbers, by step, in addition to StepRequest::notes.
+  /// Sentences after the values, by step, in addition to StepRequest::notes.
   std::map<std::string, std::vector<std::string>> notes{};
-  std::vector<StepRequest> steps{};   ///< The steps; empty: standard_steps() for these matrices.
+  std::vector<StepRequest> steps{};   ///< The steps; if empty, standard_steps() for these matrices.
   std::vector<Variant> variants{};    ///< Computations shown next to this one.
   std::vector<std::string> errata{};  ///< Errata of the document, printed at the end.
 };
 
 /// Returns the standard steps, which explain() uses for an input without steps.
 ///
-/// - Projections if there are X, W_query, W_key and W_value (and biases b_query …), otherwise Q, K, V.
-/// - scores, scaled (unless the scale is none), masked (if causal), weights, context.
-/// - Concatenation of the heads, and W_output (and b_output), if given.
+/// - the projections if X, W_query, W_key and W_value (and biases b_query …) are given, otherwise Q, K and V
+/// - scores, scaled (unless the scale is none), masked (if causal), weights and context
+/// - the concatenation of the heads, and the projection with W_output (and b_output), if given
 ///
-/// @param input  The input. Its own steps are ignored.
+/// @param input  The input. The steps in it are ignored.
 /// @return The steps.
-/// @throws InvalidArgument  if a matrix is missing, or if no step uses it. The message names the matrix.
+/// @throws InvalidArgument  if a matrix is missing, or if no step uses it. The message states the name of the matrix.
 REGARD_EXPORT std::vector<StepRequest> standard_steps(const ExplainInput& input);
 
 /// An axis of a result.
 struct Axis {
-  std::string extent;                 ///< Letter of its extent: "L", "S", "D", "E", …
-  std::string name;                   ///< What it indexes: "query", "key", "dimension", …
+  std::string extent;                 ///< Letter of the extent: "L", "S", "D", "E", …
+  std::string name;                   ///< Name of the axis: "query", "key", "dimension", …
   std::vector<std::string> labels{};  ///< One label per index; may be empty.
 };
 
@@ -259,7 +259,7 @@ enum class SumAxis {
 
 /// An operand of a step.
 struct Operand {
-  std::string name;                      ///< Its name: "W_query".
+  std::string name;                      ///< Name of the operand: "W_query".
   std::shared_ptr<const Matrix> matrix;  ///< The matrix as it was when the step was computed.
 };
 
@@ -269,19 +269,19 @@ struct VariantResult {
   Matrix result;      ///< The result.
 };
 
-/// Scores of seeded queries and keys, and the weights that softmax computes from them.
+/// Scores of random queries and keys from a given seed, and the weights that softmax computes from these scores.
 ///
-/// This is the figure of the lesson why-scale. Its table shows the same values.
+/// The figure and the table of the lesson why-scale show these values.
 struct ScoreSample {
   double low = 0.0;             ///< Lower end of the histogram.
   double high = 0.0;            ///< Upper end of the histogram.
   std::vector<Index> counts{};  ///< Number of scores in each bin of equal width, low ≤ score < high.
   Index below = 0;              ///< Number of scores below low.
   Index above = 0;              ///< Number of scores at or above high.
-  /// Mean weight of the key with rank 1 (the largest), 2, … for a query.
+  /// Mean weight of the keys with rank 1 (the largest weight of a query), 2, …
   std::vector<double> ranked_weights{};
 };
-/// One row of the table of operation scale_statistics.
+/// One row in the table of the operation scale_statistics.
 struct ScalePicture {
   Index head_size = 0;   ///< D, the length of q and k.
   ScoreSample plain{};   ///< Scores q·k.
@@ -291,25 +291,25 @@ struct ScalePicture {
 /// A computed step.
 struct Step {
   StepRequest request;              ///< The request.
-  std::string name;                 ///< Unique name: "weights", "weights#1" for the second.
+  std::string name;                 ///< Unique name: "weights"; for the second such step, "weights#1".
   std::string term;                 ///< Regard's term: "attention weights".
   std::string document_name;        ///< The document's own name, such as "new V"; may be empty.
   std::string symbol;               ///< Symbol of the result: "A".
-  std::string equation;             ///< Its equation: "A = softmax(S / √D), row by row".
+  std::string equation;             ///< The equation: "A = softmax(S / √D), row by row".
   std::vector<Operand> operands{};  ///< The matrices from which the step was computed.
   /// The operands that the request names. In attention steps, they differ from `operands`.
   std::vector<Operand> requested_operands{};
   Matrix result{};                        ///< The result.
   Axis row_axis{};                        ///< Axis of the rows.
   Axis column_axis{};                     ///< Axis of the columns.
-  SumAxis sums_to_one = SumAxis::none;    ///< The axis along which it sums to 1.
+  SumAxis sums_to_one = SumAxis::none;    ///< The axis along which the result sums to 1.
   std::vector<double> sums{};             ///< Sums along that axis, (heads, rows) or (heads, columns), as stored.
   std::vector<std::string> exact{};       ///< Each element as a fraction; may be empty.
   std::vector<std::uint8_t> differs{};    ///< 1 for each element that the document prints differently; may be empty.
-  std::string finding{};                  ///< The sentence before the numbers.
-  std::vector<std::string> notes{};       ///< Sentences after the numbers.
+  std::string finding{};                  ///< The sentence before the values.
+  std::vector<std::string> notes{};       ///< Sentences after the values.
   std::vector<std::string> errata{};      ///< Errata of the document for this step.
-  std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
+  std::vector<VariantResult> variants{};  ///< Results of the variants that differ from this result.
   std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
   /// Whether plain loops compute this step instead of the library: src/explain/steps/paper_arithmetic.cpp or, for
   /// lessons, a file in src/explain/lessons.
@@ -322,10 +322,11 @@ struct Step {
 
 /// The result of explain().
 struct Explanation {
-  std::string lesson;    ///< Name of the lesson, "three-words"; empty: none.
+  std::string lesson;    ///< Name of the lesson, such as "three-words"; may be empty.
   std::string title;     ///< As in ExplainInput.
   std::string citation;  ///< As in ExplainInput.
-  /// Finding of the training step; failing that, of step "weights"; failing that, of the last step with weights.
+  /// Finding of the training step. If there is none, the finding of the step "weights" or, if that is also missing, of
+  /// the last step with weights.
   std::string finding;
   std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
   ExplainSettings settings;                ///< The settings.
@@ -338,29 +339,30 @@ struct Explanation {
 
 /// Maximum number of elements of a step whose rows are all kept: 8 MiB in memory, about 20 MB of JSON.
 inline constexpr Index kMaxKeptElements = Index{1} << 20;
-/// Which rows of scores, weights and context are kept if a step has more than kMaxKeptElements elements.
+/// Selects the rows of scores, weights and context that are kept if a step has more than kMaxKeptElements elements.
 ///
 /// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
 /// `also`. A step with at most 32 queries keeps every row.
 struct Keep {
   bool all = false;           ///< Whether to keep all rows.
-  std::vector<Index> also{};  ///< Indices of queries.
+  std::vector<Index> also{};  ///< Indices of additional queries.
 };
 
 /// Computes every step.
 ///
 /// @param input  Matrices, settings and steps.
-/// @param keep   Which rows of large matrices to keep.
+/// @param keep   Rows of large matrices to keep.
 /// @param stop   Stop token, polled between steps.
 /// @return The computed steps.
 /// @throws InvalidArgument  in any of these cases:
-///                          - shapes that do not match; the message gives the step, the matrix, and the actual and
+///                          - shapes that do not match; the message states the step, the matrix, and the actual and
 ///                            expected shapes
 ///                          - a matrix that is missing, given twice, or used by no step
 ///                          - unknown or ambiguous tokens
-///                          - settings out of range, and names, expected numbers or notes for a step that does not
-///                            exist
-///                          - work that does not fit in memory; the message gives both sizes
+///                          - settings out of range
+///                          - names, expected values or notes for a step that does not exist
+///                          - arrays that do not fit in memory; the message states the required and the available
+///                            size
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -385,29 +387,29 @@ REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
 ///                          lists the choices.
 REGARD_EXPORT Index token_index(const std::vector<std::string>& tokens, std::string_view token);
 
-/// One line of the derivation of a cell, with the sum so far: "Q[1,2] · K[0,2] = 1 × 2 = 2".
+/// One term in the derivation of a cell, with the partial sum: "Q[1,2] · K[0,2] = 1 × 2 = 2".
 struct CellTerm {
   std::string label;            ///< The term in symbols.
-  std::vector<double> factors;  ///< Its factors.
-  double product = 0.0;         ///< Their product.
-  double partial_sum = 0.0;     ///< Sum of the products so far.
+  std::vector<double> factors;  ///< Factors of the term.
+  double product = 0.0;         ///< Product of the factors.
+  double partial_sum = 0.0;     ///< Sum of the products up to and including this term.
 };
-/// How one cell was computed: its terms, then lines such as the exponential and the share.
+/// The derivation of one cell: its terms, and additional lines such as the exponential and the share.
 struct CellDerivation {
-  std::string what;                ///< The cell: "weights[love, I]".
+  std::string what;                ///< Name of the cell: "weights[love, I]".
   std::vector<CellTerm> terms{};   ///< The terms of its sum.
   std::vector<NamedText> lines{};  ///< Additional lines: "exponential", "e^(1 − 1) = 1".
-  std::string brief{};             ///< The lines in short form: "2 / √3 = 1.1547"; empty: the last line.
+  std::string brief{};             ///< The lines in short form: "2 / √3 = 1.1547"; if empty, the last line.
   double result = 0.0;             ///< The value of the cell.
   /// The terms summed in the order listed, minus the sum that the step computed: the result or, for weights, the sum of
   /// the exponentials.
   double difference = 0.0;
-  Index zero_weights = 0;  ///< Number of keys whose term is omitted because their weight is 0.
+  Index zero_weights = 0;  ///< Number of keys whose terms are omitted because their weights are 0.
 };
 /// A cell of a result.
 struct Cell {
-  Index row;       ///< Row of the whole matrix.
-  Index column;    ///< Column of the whole matrix.
+  Index row;       ///< Row index in the whole matrix.
+  Index column;    ///< Column index in the whole matrix.
   Index head = 0;  ///< Head index.
 };
 /// Derives one cell of a step.
@@ -415,7 +417,7 @@ struct Cell {
 /// @param explanation  The explanation.
 /// @param step         One of its steps.
 /// @param cell         The cell.
-/// @param digits       Decimal places in the lines.
+/// @param digits       Number of decimal places in the lines.
 /// @return The derivation.
 /// @throws InvalidArgument  if the cell is outside the step's result, or if it was not kept.
 ///
@@ -431,9 +433,9 @@ struct TextOptions {
   int width = 80;               ///< Width of the terminal in columns, limited to 40 … 400.
   bool color = false;           ///< Whether to use colors.
   bool unicode = true;          ///< Whether to use non-ASCII characters.
-  bool full = false;            ///< Whether to print all numbers.
-  std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
-  std::string step{};           ///< The step to print: its name or its zero-based index; empty: all.
+  bool full = false;            ///< Whether to print all values.
+  std::optional<int> digits{};  ///< Number of decimal places; if absent, that of the step or the settings.
+  std::string step{};           ///< Name or zero-based index of the step to print; if empty, all steps.
   std::optional<Cell> cell{};   ///< A cell to derive in each displayed step that contains it.
 };
 /// Renders an explanation as text.
@@ -442,11 +444,12 @@ struct TextOptions {
 /// @param options      Formatting and content options.
 /// @param stop         Stop token.
 /// @return The text, which ends with a newline.
-/// @throws InvalidArgument  if the options name a step or a cell that does not exist. The message lists the choices.
+/// @throws InvalidArgument  if the options specify a step or a cell that does not exist. The message lists the choices.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
-/// Renders an explanation as render_text() does, but as one page per step, so that the caller can pause between pages.
+/// Renders an explanation as render_text() does, but with one page per step, so that the caller can pause between
+/// pages.
 ///
 /// @param explanation  The explanation.
 /// @param options      Formatting and content options.
@@ -461,7 +464,7 @@ REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& expl
 /// Options for render_json().
 struct JsonOptions {
   std::string command{};       ///< The command line as typed.
-  std::string step{};          ///< The step to write: its name or its zero-based index; empty: all.
+  std::string step{};          ///< Name or zero-based index of the step to write; if empty, all steps.
   std::optional<Cell> cell{};  ///< A cell to derive in each written step that contains it.
 };
 /// Renders an explanation as JSON with `"schema": "regard/1"`; docs/guide/own-matrices.md lists the fields.
@@ -470,7 +473,7 @@ struct JsonOptions {
 /// "-inf", "inf" and "nan".
 ///
 /// @param explanation  The explanation.
-/// @param options      What to write.
+/// @param options      Content options.
 /// @param stop         Stop token.
 /// @return The JSON text.
 /// @throws InvalidArgument  as render_text() does.
@@ -481,7 +484,7 @@ REGARD_EXPORT std::string render_json(const Explanation& explanation, const Json
 /// Options for render_html().
 struct HtmlOptions {
   std::string command{};        ///< The command line as typed.
-  std::optional<int> digits{};  ///< Decimal places; absent: as in the step or the settings.
+  std::optional<int> digits{};  ///< Number of decimal places; if absent, that of the step or the settings.
 };
 /// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///
@@ -510,8 +513,8 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 REGARD_EXPORT std::vector<NamedText> page_data(const Explanation& explanation, const HtmlOptions& options = {},
                                                const std::stop_token& stop = {});
 
-/// Writes an input x as JSON. For `read_explain_input(write_explain_input(x), source)`, explain() produces the same
-/// steps as for x.
+/// Writes an input x as JSON. From `read_explain_input(write_explain_input(x), source)`, explain() computes the same
+/// steps as from x.
 ///
 /// @param input  The input.
 /// @return The JSON text.
@@ -521,11 +524,11 @@ REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 /// @param json              The JSON text.
 /// @param source            Name of the text for error messages.
 /// @param stop              Stop token, polled while the text is read.
-/// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
+/// @param max_memory_bytes  Memory limit for reading, in bytes; if absent, available_memory_bytes().
 /// @return The input.
-/// @throws DataError  in any of these cases; the message names `source`, the byte offset and the key:
-///                    - invalid JSON, duplicate keys, or nesting deeper than 64
-///                    - a number out of range for double, or a ragged matrix
+/// @throws DataError  in any of these cases; the message states `source`, the byte offset and the key:
+///                    - invalid JSON, duplicate keys, or more than 64 levels of nesting
+///                    - a number that is out of range for double, or a ragged matrix
 ///                    - too little memory, before any of it is allocated: "source: needs N bytes of memory; M are
 ///                      available"
 /// @throws Cancelled  if a stop is requested.
@@ -538,19 +541,19 @@ REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::
                                               const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-/// Parses a scale as it is written on the command line and in JSON.
+/// Parses a scale in the form used on the command line and in JSON.
 ///
 /// @param text  `none`, `sqrt`, `floor_half` or a finite number.
 /// @return The scale.
 /// @throws InvalidArgument  if the text is anything else. The message lists the allowed values.
 REGARD_EXPORT Scale parse_scale(std::string_view text);
-/// Parses a causal mask as it is written on the command line and in JSON.
+/// Parses a causal mask in the form used on the command line and in JSON.
 ///
-/// @param text  `top_left`, `bottom_right`, `off` or an integer, the offset.
+/// @param text  `top_left`, `bottom_right`, `off` or an integer offset.
 /// @return The causal mask.
 /// @throws InvalidArgument  if the text is anything else. The message lists the allowed values.
 REGARD_EXPORT Causal parse_causal(std::string_view text);
-/// Parses a layout as it is written on the command line and in JSON.
+/// Parses a layout in the form used on the command line and in JSON.
 ///
 /// @param text  `rows` or `columns`.
 /// @return The layout.

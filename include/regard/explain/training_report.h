@@ -20,10 +20,11 @@
 
 namespace regard::inline v0 {
 
-/// States in sentences what was learned: which head formed when, what preceded it, and how far the loss fell.
+/// States the findings of a run in sentences: the heads that formed, the step at which each one formed, the heads that
+/// formed before it, and the decrease in the loss.
 ///
-/// A head is said to have formed only if find_events() returns an event for it. If there is none, the head with the
-/// highest score is named. Text from the record is not escaped.
+/// A head counts as formed only if find_events() returns an event for it. If there are no events, the findings state
+/// the head with the highest score. Text from the record is not escaped.
 ///
 /// @param record  The record.
 /// @return The sentences; the first one can serve as a title.
@@ -46,11 +47,11 @@ inline constexpr int kMaxTrainingTextLines = 30;
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::string training_text(const TrainingRecord& record, const TrainingTextOptions& options = {});
 
-/// Draws a record as SVG: the loss, and below it the score of each head, against the step on a
+/// Draws a record as an SVG image: the loss and, below it, the score of each head, as functions of the step on a
 /// logarithmic axis.
 ///
 /// @param record  The record.
-/// @return The text of the file.
+/// @return The SVG text.
 /// @throws InvalidArgument  as check_record() does.
 REGARD_EXPORT std::string training_svg(const TrainingRecord& record);
 
@@ -59,10 +60,10 @@ inline constexpr std::size_t kMaxTrainingHtmlBytes = 4'000'000;
 
 /// Renders a record as an HTML page.
 ///
-/// The page contains all scores and losses, and the weights (as bytes) and gradients of the snapshots. If it would
-/// exceed kMaxTrainingHtmlBytes, it keeps the weights and gradients of fewer snapshots, including the first, the last
-/// and the snapshots of events, and states which. If fewer than two fit, it keeps none. Its curves have at most 600
-/// points.
+/// The page contains all scores and losses, and the weights (as bytes) and gradients of the snapshots. If the page
+/// would exceed kMaxTrainingHtmlBytes, it contains the weights and gradients of fewer snapshots, including the first,
+/// the last and those of events, and lists these snapshots. If fewer than two snapshots fit, it contains no weights or
+/// gradients. The curves have at most 600 points.
 ///
 /// @param record  The record.
 /// @return The HTML text.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decoder-only transformers described by data: the extents and options of a model, and the names, shapes and order of
-/// its parameters. The same description serves training (regard/train/) and models that are read from a folder.
+/// Descriptions of decoder-only transformers: the extents and options of a model, and the names, shapes and order of
+/// its parameters. Training (regard/train/) and models loaded from a folder use the same description.
 ///
 /// @verbatim
 ///     token ids (L) ── table + positions ──▶ x (L, E)
-///     N layers:   x += attention(norm(x))      causal; rotary position embeddings act on query and key
+///     N layers:   x += attention(norm(x))      causal; rotary position embeddings rotate query and key
 ///                 x += feed_forward(norm(x))
 ///     logits = norm(x) · tableᵀ                (L, V); an untied model has a separate output table
 /// @endverbatim
@@ -29,17 +29,17 @@ namespace regard::inline v0 {
 
 /// Normalization before attention, before the feed-forward layer and before the output.
 enum class NormKind {
-  layer,  ///< layer_norm_forward(): a gain, and a bias if DecoderConfig::biases is set.
-  rms     ///< rms_norm_forward(): a gain.
+  layer,  ///< layer_norm_forward() with a gain and, if DecoderConfig::biases is set, a bias.
+  rms     ///< rms_norm_forward() with a gain.
 };
 
 /// Names used in files for the NormKind enumerators, in order.
 inline constexpr std::array<std::string_view, 2> kNormNames{"layer", "rms"};
 
-/// How a model encodes the position of a token.
+/// The position encoding of a model.
 enum class PositionKind {
   learned,  ///< A table (P, E) that is added to the embeddings.
-  rotary,   ///< rotary_forward() of query and key, with RotaryLayout::halves.
+  rotary,   ///< rotary_forward() applied to query and key, with RotaryLayout::halves.
   none      ///< No position encoding, only the causal mask.
 };
 
@@ -55,10 +55,11 @@ enum class FeedForwardKind {
   swiglu      ///< (silu(x · gate) · (x · up)) · down.
 };
 
-/// The activation of a feed-forward layer.
+/// Returns the activation of a feed-forward layer.
 ///
 /// @param kind  Kind of feed-forward layer.
-/// @return The activation of that name; Activation::none for swiglu, which swiglu_forward() computes, and for none.
+/// @return The activation with the same name. For swiglu, which swiglu_forward() computes, and for none, it is
+///         Activation::none.
 REGARD_EXPORT Activation activation_of(FeedForwardKind kind);
 
 /// Names used in files for the FeedForwardKind enumerators, in order.
@@ -69,13 +70,13 @@ struct DecoderConfig {
   Index vocabulary = 0;                                       ///< V, number of token ids.
   Index num_layers = 1;                                       ///< N, number of layers.
   Index num_heads = 1;                                        ///< H, number of query heads.
-  Index num_kv_heads = 0;                                     ///< Hkv, a divisor of H; 0: H.
+  Index num_kv_heads = 0;                                     ///< Hkv, a divisor of H; 0 means H.
   Index width = 0;                                            ///< E, size of the residual stream.
-  Index head_size = 0;                                        ///< D; 0: E / H.
-  Index feed_forward = 0;                                     ///< F; 0: 4 · E, or 8 · ⌈E / 3⌉ for swiglu.
+  Index head_size = 0;                                        ///< D; 0 means E / H.
+  Index feed_forward = 0;                                     ///< F; 0 means 4 · E, or 8 · ⌈E / 3⌉ for swiglu.
   Index max_positions = 0;                                    ///< P, maximum number of tokens.
   NormKind norm = NormKind::layer;                            ///< Kind of normalization.
-  double norm_epsilon = 1e-5;                                 ///< Added to the variance, or to the mean square.
+  double norm_epsilon = 1e-5;                                 ///< ε, added to the variance or the mean square.
   PositionKind positions = PositionKind::learned;             ///< Kind of position encoding.
   double rotary_base = 10000;                                 ///< Base of the rotary angles.
   FeedForwardKind feed_forward_kind = FeedForwardKind::gelu;  ///< Kind of feed-forward layer.
@@ -84,16 +85,16 @@ struct DecoderConfig {
   bool operator==(const DecoderConfig&) const = default;      ///< Whether all fields are equal.
 };
 
-/// Replaces zeros with the values that they stand for, and checks every field.
+/// Replaces zeros with the default values that they stand for, and validates every field.
 ///
 /// @param config  The description.
-/// @return The description, in which num_kv_heads, head_size and feed_forward are no longer 0 (except feed_forward for
-///         FeedForwardKind::none).
+/// @return The description with nonzero num_kv_heads, head_size and feed_forward. With FeedForwardKind::none,
+///         feed_forward remains 0.
 /// @throws InvalidArgument  "decoder: width is X; expected …" if a field is out of range: an extent below 1 or above
 ///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width not divisible by
 ///                          num_heads while head_size is 0, an odd head size with rotary position embeddings, a
 ///                          feed_forward other than 0 with FeedForwardKind::none, a negative or non-finite
-///                          norm_epsilon, a rotary_base that is not above 0, or more than 2⁴⁰ parameters.
+///                          norm_epsilon, a rotary_base that is not positive, or more than 2⁴⁰ parameters.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -115,10 +116,10 @@ enum class ParameterKind {
 
 /// A parameter of a decoder.
 struct DecoderParameter {
-  std::string name;          ///< Its name in files, for example "model.layers.0.self_attn.q_proj.weight".
-  std::vector<Index> shape;  ///< Its extents; a matrix is (out, in), as in torch.nn.Linear.
-  ParameterKind kind;        ///< Its kind.
-  Index layer;               ///< Its layer; −1 outside the layers.
+  std::string name;          ///< Name in files, for example "model.layers.0.self_attn.q_proj.weight".
+  std::vector<Index> shape;  ///< Shape; a matrix has shape (out, in), as in torch.nn.Linear.
+  ParameterKind kind;        ///< Kind of the parameter.
+  Index layer;               ///< Index of its layer; −1 for a parameter outside the layers.
   /// Returns the number of elements.
   Index size() const {
     Index n = 1;
@@ -129,9 +130,10 @@ struct DecoderParameter {
 
 /// Lists the parameters of a decoder in the order in which training stores them.
 ///
-/// The names follow Llama in transformers. Learned positions add "model.embed_positions.weight", and
-/// DecoderConfig::biases adds biases. query, key and value are stored consecutively, first their matrices and then
-/// their biases, and so are gate and up. Each group therefore forms one matrix of concatenated rows.
+/// The names follow Llama in transformers. With learned positions, the list also contains
+/// "model.embed_positions.weight"; with DecoderConfig::biases, it also contains the biases. The parameters of query,
+/// key and value are stored consecutively: first the three matrices, then the three biases. The same holds for gate
+/// and up. The matrices of each group therefore form one matrix of concatenated rows.
 ///
 /// @param config  The description.
 /// @return The parameters.
@@ -143,28 +145,28 @@ struct DecoderParameter {
 /// @endcode
 REGARD_EXPORT std::vector<DecoderParameter> decoder_parameters(const DecoderConfig& config);
 
-/// Returns the number of elements of all parameters.
+/// Returns the total number of elements of all parameters.
 ///
 /// @param config  The description.
-/// @return The sum over decoder_parameters().
+/// @return The sum of DecoderParameter::size() over decoder_parameters().
 /// @throws InvalidArgument  as completed() does.
 REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
 
-/// Writes the description of a decoder as the text of a config.json.
+/// Writes the description of a decoder as the text of a config.json file.
 ///
 /// The field names follow Llama in transformers. A model with RMS norms, rotary position embeddings, SwiGLU and no
-/// biases has the model_type "llama", and transformers reads the folder as LlamaForCausalLM. Any other model has the
+/// biases has the model_type "llama", and transformers loads its folder as LlamaForCausalLM. Any other model has the
 /// model_type "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer
-/// norms is stored as layer_norm_eps.
+/// norms is stored in the field layer_norm_eps.
 ///
 /// @param config  The description.
-/// @return The JSON text, which parse_decoder_config() reads as completed(config).
+/// @return The JSON text, from which parse_decoder_config() returns completed(config).
 /// @throws InvalidArgument  as completed() does.
 REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
 
-/// Reads the description of a decoder from the text of a config.json.
+/// Reads the description of a decoder from the text of a config.json file.
 ///
-/// The text is untrusted. Fields that do not describe the computation are ignored.
+/// The text may be untrusted. Fields that do not describe the computation are ignored.
 ///
 /// @param text    The text, in UTF-8.
 /// @param source  Name of the text for error messages, usually the path of the file.

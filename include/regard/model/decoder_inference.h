@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A decoder loaded from a folder, and everything that it computes for a text.
+/// A decoder loaded from a folder, and all intermediate results that it computes for a text.
 ///
 /// @verbatim
 ///     token ids (L) ── token table + positions ──▶ embedded (L, E)
@@ -8,7 +8,8 @@
 ///     logits = norm(output) · tableᵀ                                                                    (L, V)
 /// @endverbatim
 ///
-/// Extents are as in decoder.h. Layers, heads and tokens are numbered from 0. All formulas: docs/reference/model.md.
+/// Extents are as in decoder.h. Layers, heads and tokens are numbered from 0. docs/reference/model.md lists all
+/// formulas.
 ///
 /// Read next: generate.h, trace.h, src/model/decoder/decoder_layers.cpp.
 #pragma once
@@ -25,13 +26,13 @@
 
 namespace regard::inline v0 {
 
-/// The parameters of one layer. A parameter that the model lacks is absent.
+/// The parameters of one layer. The view of a parameter that the model does not have is absent.
 ///
 /// Matrices are viewed as (in, out), so that output = input · W + b; the file stores them as (out, in). Query head h
 /// uses columns h·D … (h + 1)·D − 1 of w_query and the same rows of w_output.
 struct DecoderLayer {
   TensorView<const float, 1> norm_attention_gain;     ///< Gain of the norm before attention, (E).
-  TensorView<const float, 1> norm_attention_bias;     ///< Its bias, (E).
+  TensorView<const float, 1> norm_attention_bias;     ///< Bias of the norm before attention, (E).
   TensorView<const float, 2> w_query;                 ///< Query projection, (E, H · D).
   TensorView<const float, 2> w_key;                   ///< Key projection, (E, Hkv · D).
   TensorView<const float, 2> w_value;                 ///< Value projection, (E, Hkv · D).
@@ -41,7 +42,7 @@ struct DecoderLayer {
   TensorView<const float, 1> b_value;                 ///< Bias of the value projection, (Hkv · D).
   TensorView<const float, 1> b_output;                ///< Bias of the output projection, (E).
   TensorView<const float, 1> norm_feed_forward_gain;  ///< Gain of the norm before the feed-forward layer, (E).
-  TensorView<const float, 1> norm_feed_forward_bias;  ///< Its bias, (E).
+  TensorView<const float, 1> norm_feed_forward_bias;  ///< Bias of the norm before the feed-forward layer, (E).
   TensorView<const float, 2> w_gate;                  ///< Gate of SwiGLU, (E, F).
   TensorView<const float, 2> w_up;                    ///< First matrix of the feed-forward layer, (E, F).
   TensorView<const float, 2> w_down;                  ///< Last matrix of the feed-forward layer, (F, E).
@@ -59,36 +60,36 @@ struct DecoderLayer {
   PackedLinear<float> packed_down;    ///< Packed copy of w_down.
 };
 
-/// A model, as load_decoder() returns it. All copies share the memory of the parameters.
+/// A model as returned by load_decoder(). All copies share the memory of the parameters.
 struct Decoder {
   DecoderConfig config;                              ///< The description, as returned by completed().
   TensorView<const float, 2> token_table;            ///< Token embeddings, (V, E).
   TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E), if positions are learned.
   std::vector<DecoderLayer> layers;                  ///< The N layers.
   TensorView<const float, 1> norm_gain;              ///< Gain of the norm before the output, (E).
-  TensorView<const float, 1> norm_bias;              ///< Its bias, (E).
+  TensorView<const float, 1> norm_bias;              ///< Bias of the norm before the output, (E).
   TensorView<const float, 2> w_logits;               ///< Output matrix, (E, V): in a tied model, the token table.
   PackedLinear<float> packed_logits;                 ///< Packed copy of w_logits.
-  std::shared_ptr<const Checkpoint> checkpoint;      ///< The file or files; its sha256() identifies the model.
+  std::shared_ptr<const Checkpoint> checkpoint;      ///< The model files; Checkpoint::sha256() identifies the model.
   std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
 };
 
-/// Loads a decoder from a folder: config.json (parse_decoder_config()), and model.safetensors or its shards with the
-/// tensors of decoder_parameters().
+/// Loads a decoder from a folder that contains config.json (see parse_decoder_config()), and model.safetensors or its
+/// shards with the tensors listed by decoder_parameters().
 ///
 /// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32. The tensors
-/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, in a tied model, `lm_head.weight` may be present; they are not
-/// read.
+/// `model.layers.N.self_attn.rotary_emb.inv_freq` and, in a tied model, `lm_head.weight` may be present, but they are
+/// not read.
 ///
 /// @param folder   Path of the folder.
-/// @param options  How to read the files, and limits.
+/// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  in any of these cases; the message names the path:
+/// @throws DataError  in any of these cases; the message states the path:
 ///                    - a config.json that parse_decoder_config() rejects
 ///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type; one
-///                      error lists them all
-///                    - parameters that do not fit in memory; the message gives both sizes
+///                      message lists all of them
+///                    - parameters that do not fit in memory; the message states the required and the available size
 ///                    - files that Checkpoint::read_folder() rejects
 /// @throws Cancelled  if a stop is requested.
 ///
@@ -104,9 +105,9 @@ REGARD_EXPORT Decoder load_decoder(const std::string& folder, const ModelFileOpt
 struct DecodeOptions {
   /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
   ///
-  /// They still act as queries and keep their positions. A query that can attend to no key has context 0.
+  /// They still act as queries and keep their positions. The context of a query that cannot attend to any key is 0.
   ///
-  /// Mask with hidden_keys = {1}, L = 4 (rows are queries, columns are keys):
+  /// The mask for hidden_keys = {1} and L = 4 (rows are queries, columns are keys):
   /// @verbatim
   ///     1 0 0 0
   ///     1 0 0 0
@@ -114,7 +115,7 @@ struct DecodeOptions {
   ///     1 0 1 1
   /// @endverbatim
   std::vector<Index> hidden_keys{};
-  bool logits = true;  ///< Whether to compute DecoderTrace::normed and logits.
+  bool logits = true;  ///< Whether to compute DecoderTrace::normed and DecoderTrace::logits.
 };
 
 /// All intermediate results of a decoder for one text.
@@ -125,7 +126,7 @@ struct DecoderTrace : ModelTrace {
 
 /// Runs a decoder on the token ids of one text.
 ///
-/// The scale of attention is 1 / √D, and query i attends to the keys 0 … i.
+/// The scale of attention is 1 / √D, and query i attends to keys 0 … i.
 ///
 /// @param decoder  The model.
 /// @param ids      The token ids, (L).
@@ -133,13 +134,13 @@ struct DecoderTrace : ModelTrace {
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
 /// @throws InvalidArgument  before any work is done, if there are more than max_positions ids, if an id is outside the
-///                          vocabulary, or if a hidden key is not the index of a token.
+///                          vocabulary, or if a hidden key is not a valid token index.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Reproducibility
-/// The result is bit-identical for any number of threads, and each row is bit-identical regardless of what follows it.
-/// The logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of
+/// @par Bits
+/// The result is bit-identical for any number of threads, and each row is bit-identical regardless of the tokens that
+/// follow. The logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of
 /// DecoderSession.
 ///
 /// @par Example
@@ -150,7 +151,7 @@ struct DecoderTrace : ModelTrace {
 REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const Index> ids,
                                         const DecodeOptions& options = {}, const Runtime& runtime = {});
 
-/// Computes the output of one head: its context times its rows of W_output, without the bias.
+/// Computes the output of one head: the product of its context and its rows of W_output, without the bias.
 ///
 /// The sum of these outputs over all heads, plus b_output, equals attention_output up to rounding.
 ///
@@ -165,7 +166,7 @@ REGARD_EXPORT DecoderTrace decode_trace(const Decoder& decoder, std::span<const 
 REGARD_EXPORT Tensor<float, 2> head_output(const Decoder& decoder, const ModelTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
-/// Computes the L2 norm of the contribution of each key at weight 1: `‖v_key · W_output(head)‖₂`.
+/// Computes the L2 norm of the contribution that each key makes with weight 1: `‖v_key · W_output(head)‖₂`.
 ///
 /// @param decoder  The model.
 /// @param trace    Result of decode_trace() with this model.

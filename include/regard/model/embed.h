@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Computes one vector for each of many texts with an encoder, as `regard embed` and `regard similar` do.
+/// Computes sentence vectors of many texts with an encoder, as `regard embed` and `regard similar` do.
 ///
 /// @verbatim
 ///     token ids of n texts ── one row per token, texts concatenated, no padding ── layers
-///         ──▶ mean over each text's tokens, [CLS] and [SEP] included ── divided by its L2 norm ‖·‖₂ ──▶ (n, E)
+///         ──▶ mean over each text's tokens, including [CLS] and [SEP] ── divided by its L2 norm ‖·‖₂ ──▶ (n, E)
 /// @endverbatim
 ///
-/// E is the width of the model. Formula: docs/guide/sentence-vectors.md; the encoder: docs/reference/model.md.
+/// E is the width of the model. docs/guide/sentence-vectors.md gives the formula, and docs/reference/model.md describes
+/// the encoder.
 ///
 /// Read next: encoder.h, sentence.h (fitted_tokens), src/model/encoder/embed.cpp.
 #pragma once
@@ -21,10 +22,10 @@ namespace regard::inline v0 {
 
 /// Computes the vector of each text: the mean of its tokens' states after the last layer, normalized to L2 norm 1.
 ///
-/// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a separate
-/// group. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
+/// Texts are processed in groups of up to 480 tokens, as packed sequences. A longer text forms a separate group. Each
+/// group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
 ///
-/// A token attends only to tokens of its own text. Mask of a group of two texts with 2 tokens each:
+/// A token attends only to tokens of its own text. The mask of a group of two texts with 2 tokens each:
 /// @verbatim
 ///     1 1 0 0
 ///     1 1 0 0
@@ -33,11 +34,11 @@ namespace regard::inline v0 {
 /// @endverbatim
 ///
 /// @param encoder  The model.
-/// @param texts    Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
+/// @param texts    Token ids of n texts, including [CLS] and [SEP]; at most max_positions ids per text.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return One vector per text, (n, E). A text without ids yields a zero vector.
 /// @throws InvalidArgument  before any work is done, if a text has more ids than the model has positions, or if an id
-///                          is outside the vocabulary. The message gives the zero-based index of the text.
+///                          is outside the vocabulary. The message states the zero-based index of the text.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -11,7 +11,7 @@
 /// Extents: L tokens, width E, H heads of size D = E / H, feed-forward width F, vocabulary size V, P positions, T token
 /// types, N layers. Layers, heads and tokens are numbered from 0.
 ///
-/// All formulas, the names of the tensors, and how to add another model family: docs/reference/model.md.
+/// docs/reference/model.md lists all formulas and tensor names, and explains how to add another model family.
 ///
 /// Read next: safetensors.h, src/model/encoder/encoder.cpp, src/model/encoder/encoder_family.h.
 #pragma once
@@ -38,7 +38,7 @@ struct EncoderConfig {
   Index feed_forward = 0;   ///< F, width of the feed-forward layer.
   Index max_positions = 0;  ///< P, maximum number of tokens.
   Index num_types = 0;      ///< T, number of token types.
-  double norm_epsilon = 0;  ///< Added to the variance in every layer norm.
+  double norm_epsilon = 0;  ///< ε, added to the variance in every layer norm.
   std::string activation;   ///< "gelu": ½ x (1 + erf(x / √2)).
   /// Returns D, the size of a head.
   Index head_size() const { return width / num_heads; }
@@ -60,21 +60,21 @@ struct EncoderLayer {
   TensorView<const float, 1> norm_attention_gain;  ///< Gain of the layer norm after attention, (E).
   TensorView<const float, 1> norm_attention_bias;  ///< Bias of the layer norm after attention, (E).
   TensorView<const float, 2> w_up;                 ///< First matrix of the feed-forward layer, (E, F).
-  TensorView<const float, 1> b_up;                 ///< Its bias, (F).
+  TensorView<const float, 1> b_up;                 ///< Bias of w_up, (F).
   TensorView<const float, 2> w_down;               ///< Second matrix of the feed-forward layer, (F, E).
-  TensorView<const float, 1> b_down;               ///< Its bias, (E).
+  TensorView<const float, 1> b_down;               ///< Bias of w_down, (E).
   TensorView<const float, 1> norm_output_gain;     ///< Gain of the layer norm after the feed-forward layer, (E).
   TensorView<const float, 1> norm_output_bias;     ///< Bias of the layer norm after the feed-forward layer, (E).
   /// Packed copy of w_query, w_key and w_value, joined along their columns, (E, 3E).
   ///
-  /// load_encoder() packs the matrices once; encode() computes with the packed copies.
+  /// load_encoder() packs the matrices once; encode() uses the packed copies.
   PackedLinear<float> packed_projections;
   PackedLinear<float> packed_output;  ///< Packed copy of w_output.
   PackedLinear<float> packed_up;      ///< Packed copy of w_up.
   PackedLinear<float> packed_down;    ///< Packed copy of w_down.
 };
 
-/// A model, as load_encoder() returns it. All copies share the memory of the parameters.
+/// A model as returned by load_encoder(). All copies share the memory of the parameters.
 struct Encoder {
   EncoderConfig config;                              ///< Extents and settings.
   StoredMatrix word_table;                           ///< Word embeddings, (V, E).
@@ -83,26 +83,26 @@ struct Encoder {
   TensorView<const float, 1> norm_embedding_gain;    ///< Gain of the layer norm after the embeddings, (E).
   TensorView<const float, 1> norm_embedding_bias;    ///< Bias of the layer norm after the embeddings, (E).
   std::vector<EncoderLayer> layers;                  ///< The N layers.
-  std::string family;                                ///< `model_type` of config.json: "bert".
-  std::shared_ptr<const Checkpoint> checkpoint;      ///< The file or files; its sha256() identifies the model.
+  std::string family;                                ///< The `model_type` in config.json: "bert".
+  std::shared_ptr<const Checkpoint> checkpoint;      ///< The model files; Checkpoint::sha256() identifies the model.
   std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
 };
 
-/// Loads a model from a folder in the Hugging Face layout: config.json, and model.safetensors or its shards.
+/// Loads a model from a folder in the Hugging Face layout, with config.json, and model.safetensors or its shards.
 ///
 /// Parameters stored in f64, f16, bf16 or int8 (regard/io/rounding.h) are converted to f32, and all arithmetic is in
 /// f32.
 ///
 /// @param folder   Path of the folder.
-/// @param options  How to read the files, and limits.
+/// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  in any of these cases; the message names the path:
+/// @throws DataError  in any of these cases; the message states the path:
 ///                    - a field of config.json that is missing, has the wrong type, is out of range or requests a
-///                      feature that is not implemented; the message gives its byte offset
+///                      feature that is not implemented; the message states the byte offset
 ///                    - tensors that are missing, unknown, of the wrong shape, or neither of a floating-point type
-///                      nor int8 with scales; one error lists them all
-///                    - parameters that do not fit in memory; the message gives both sizes
+///                      nor int8 with scales; one message lists all of them
+///                    - parameters that do not fit in memory; the message states the required and the available size
 ///                    - files that Checkpoint::read_folder() rejects
 /// @throws Cancelled  if a stop is requested.
 ///
@@ -118,16 +118,16 @@ REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOpt
 ///
 /// @param config_json  The text of config.json.
 /// @param safetensors  The bytes of model.safetensors. They are not copied; the encoder keeps them alive.
-/// @param name         Name of the model, which error messages give in place of the folder's path.
+/// @param name         Name of the model, used in error messages in place of the folder's path.
 /// @param options      Limits, and whether NaN and ±∞ are accepted.
 /// @param runtime      Threads, scratch memory and cancellation.
-/// @return The model, as load_encoder() returns it for a folder with the same files.
+/// @return The model that load_encoder() would return for a folder with the same files.
 /// @throws DataError  as load_encoder() does.
 /// @throws Cancelled  if a stop is requested.
 REGARD_EXPORT Encoder read_encoder(std::string_view config_json, SharedBytes safetensors, const std::string& name,
                                    const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
-/// Finds the tensors of a checkpoint that an encoder reads. These exclude, for example, the pooler and task heads.
+/// Lists the tensors of a checkpoint that an encoder reads. The pooler and task heads, for example, are not included.
 ///
 /// @param config_json  The text of config.json.
 /// @param checkpoint   The checkpoint.
@@ -152,10 +152,10 @@ REGARD_EXPORT std::vector<const StoredTensor*> encoder_tensors(std::string_view 
 struct EncoderOptions {
   /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
   ///
-  /// They are hidden by an ordinary boolean mask, and still act as queries. A query that can attend to no key has
-  /// context 0. The order does not matter, and an index may be repeated.
+  /// They are hidden by an ordinary boolean mask, and still act as queries. The context of a query that cannot attend
+  /// to any key is 0. The order of the indices does not matter, and an index may be repeated.
   ///
-  /// Mask with hidden_keys = {1}, L = 4 (rows are queries, columns are keys):
+  /// The mask for hidden_keys = {1} and L = 4 (rows are queries, columns are keys):
   /// @verbatim
   ///     1 0 1 1
   ///     1 0 1 1
@@ -163,10 +163,10 @@ struct EncoderOptions {
   ///     1 0 1 1
   /// @endverbatim
   std::vector<Index> hidden_keys{};
-  /// Indices of the tokens whose vectors after the last layer are needed; empty: all.
+  /// Indices of the tokens whose vectors after the last layer are needed; if empty, all tokens.
   ///
-  /// From attention_output on, the last layer is computed for these tokens only, and the rows of all other tokens are
-  /// 0. The order does not matter, and an index may be repeated.
+  /// In the last layer, attention_output and all later arrays are computed only for these tokens; the rows of all other
+  /// tokens are 0. The order of the indices does not matter, and an index may be repeated.
   std::vector<Index> last_rows{};
 };
 
@@ -175,12 +175,12 @@ struct EncoderOptions {
 /// The scale of attention is 1 / √D, norm is layer_norm_forward(), and gelu is Activation::gelu of linear_forward().
 ///
 /// @param encoder  The model.
-/// @param ids      All token ids of the text, [CLS] and [SEP] included, (L).
+/// @param ids      All token ids of the text, including [CLS] and [SEP], (L).
 /// @param options  Hidden keys, and the tokens for which the last layer is computed.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return All intermediate results.
 /// @throws InvalidArgument  before any work is done, if there are more than max_positions ids, if an id is outside the
-///                          vocabulary, or if a hidden key or a row of the last layer is not the index of a token.
+///                          vocabulary, or if an element of hidden_keys or last_rows is not a valid token index.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
@@ -195,7 +195,7 @@ struct EncoderOptions {
 REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options = {},
                                 const Runtime& runtime = {});
 
-/// Computes the output of one head: its context times its rows of W_output, without the bias.
+/// Computes the output of one head: the product of its context and its rows of W_output, without the bias.
 ///
 /// The sum of these outputs over all heads, plus b_output, equals attention_output up to rounding.
 ///
@@ -215,7 +215,7 @@ REGARD_EXPORT ModelTrace encode(const Encoder& encoder, std::span<const Index> i
 REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
-/// Computes the L2 norm of the contribution of each key at weight 1: `‖v_key · W_output(head)‖₂`.
+/// Computes the L2 norm of the contribution that each key makes with weight 1: `‖v_key · W_output(head)‖₂`.
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
@@ -227,7 +227,7 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const ModelTr
 REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelTrace& trace, Index layer,
                                             const Runtime& runtime = {});
 
-/// Computes the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
+/// Computes the L2 norm of the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
 ///
 /// @param encoder  The model.
 /// @param trace    Result of encode() with this model.
@@ -235,7 +235,7 @@ REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const ModelT
 /// @param head     Zero-based head index.
 /// @param query    Index of the query's token.
 /// @param runtime  Threads, scratch memory and cancellation.
-/// @return The contribution of each key, (L).
+/// @return The norm for each key, (L).
 /// @throws InvalidArgument  if the layer, head or query does not exist, or if the trace is from another encoder.
 /// @throws Cancelled        if a stop is requested.
 REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const ModelTrace& trace, Index layer,
@@ -246,7 +246,7 @@ REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, con
 /// @param trace  Result of encode().
 /// @return The mean, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled(const ModelTrace& trace);
-/// Computes mean_pooled() divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
+/// Computes mean_pooled() divided by its L2 norm, the sentence vector that sentence-transformers computes.
 ///
 /// A norm below 10⁻¹² is replaced with 10⁻¹².
 ///

@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// The token at a position depends only on the tokens before it, the options and the seed. It depends neither on the
-/// number of threads nor on how many of those tokens belong to the prompt and how many were generated.
+/// number of threads nor on the number of those tokens that belong to the prompt.
 ///
 /// Read next: decoder_inference.h, regard/kv_cache.h, src/model/decoder/generate.cpp.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace regard::inline v0 {
 
-/// A decoder partway through a text: the keys and values of the tokens so far.
+/// The state of a decoder partway through a text: the keys and values of the tokens processed so far.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -36,8 +36,8 @@ class REGARD_EXPORT DecoderSession {
  public:
   /// Creates an empty session.
   ///
-  /// @param decoder   The model, of which the session keeps a copy that shares its parameters.
-  /// @param capacity  Maximum number of tokens, for which memory is allocated; 0: max_positions.
+  /// @param decoder   The model. The session keeps a copy, which shares the parameters.
+  /// @param capacity  Maximum number of tokens, for which memory is allocated; 0 means max_positions.
   /// @throws InvalidArgument  if the capacity is negative or above max_positions.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   explicit DecoderSession(const Decoder& decoder, Index capacity = 0);
@@ -45,20 +45,20 @@ class REGARD_EXPORT DecoderSession {
   DecoderSession(DecoderSession&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
   DecoderSession& operator=(DecoderSession&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
-  /// Returns the number of tokens so far.
+  /// Returns the number of tokens in the session.
   Index length() const;
   /// Returns the maximum number of tokens.
   Index capacity() const;
 
-  /// Appends tokens and computes the logits after the last one.
+  /// Appends tokens and computes the logits at the last position.
   ///
   /// If the call throws, the session is unchanged.
   ///
   /// @param ids      Token ids, at least one.
   /// @param runtime  Threads, scratch memory and cancellation.
   /// @return The logits, (V), valid until the next call.
-  /// @throws InvalidArgument  before any work is done, if there are no ids or more than capacity() allows, or if an id
-  ///                          is outside the vocabulary.
+  /// @throws InvalidArgument  before any work is done, if ids is empty, if length() would exceed capacity(), or if an
+  ///                          id is outside the vocabulary.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
   ///
@@ -67,7 +67,7 @@ class REGARD_EXPORT DecoderSession {
   /// divided among calls.
   std::span<const float> append(std::span<const Index> ids, const Runtime& runtime = {});
 
-  /// Keeps only the first tokens.
+  /// Removes all tokens except the first ones.
   ///
   /// @param length  Number of tokens to keep.
   /// @throws InvalidArgument  if length is negative or above length().
@@ -78,12 +78,12 @@ class REGARD_EXPORT DecoderSession {
   std::unique_ptr<State> state_;
 };
 
-/// How the next token is chosen. By default it is drawn from the model's distribution.
+/// Options for choosing the next token. By default, the token is drawn from the model's distribution.
 struct SamplingOptions {
-  double temperature = 1;  ///< Divisor of the logits; finite and at least 0. 0 chooses the largest logit (greedy).
-  Index top_k = 0;         ///< Keeps only the k tokens with the largest logits; at least 0. 0 keeps all.
-  /// Keeps only the smallest set of most probable tokens whose probabilities sum to at least this value; above 0, at
-  /// most 1.
+  double temperature = 1;  ///< Divisor of the logits, at least 0; with 0, the largest logit is chosen (greedy).
+  Index top_k = 0;         ///< Number of tokens with the largest logits that are kept, at least 0; 0 means all.
+  /// Only the smallest set of most probable tokens whose probabilities sum to at least this value is kept. The value
+  /// must be above 0 and at most 1.
   ///
   /// The probabilities are computed after temperature and top_k have been applied. At least one token is kept.
   double top_p = 1;
@@ -97,14 +97,14 @@ struct SamplingOptions {
 /// token       = the first one for which Σ probability > random_uniform(seed, kSamplingStream, position)
 /// @endcode
 ///
-/// Here, and for top_k, top_p and the largest logit, tokens are sorted by descending logit, and tokens with equal
-/// logits by id.
+/// In this formula, and for top_k, top_p and the choice of the largest logit, tokens are sorted by descending logit;
+/// tokens with equal logits are sorted by ascending id.
 ///
 /// @param logits    Logits, (V); a token with logit −∞ is never chosen unless all logits are −∞.
 /// @param options   Temperature, filters and seed.
 /// @param position  Index of the token in the text.
-/// @return Its id.
-/// @throws InvalidArgument  if there are no logits, if one is NaN or +∞, or if an option is out of range.
+/// @return The id of the token.
+/// @throws InvalidArgument  if logits is empty, if a logit is NaN or +∞, or if an option is out of range.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -118,18 +118,19 @@ inline constexpr std::uint64_t kSamplingStream = 0x67656e6572617465;
 /// Checks sampling options.
 ///
 /// @param options  The options.
-/// @throws InvalidArgument  "sampling: temperature is X; expected …" if one is out of range.
+/// @throws InvalidArgument  "sampling: temperature is X; expected …" if an option is out of range.
 REGARD_EXPORT void check_sampling(const SamplingOptions& options);
 
 /// Options for generate().
 struct GenerateOptions {
   Index max_tokens = 256;      ///< Maximum number of tokens to generate, at least 0.
-  SamplingOptions sampling{};  ///< How each token is chosen.
-  /// Called with each token as soon as it is generated. Generation ends when the function returns false. May be empty.
+  SamplingOptions sampling{};  ///< Options for choosing each token.
+  /// Called with each token as soon as it is generated. Generation ends when the function returns false. The function
+  /// may be empty.
   std::function<bool(Index id)> on_token{};
 };
 
-/// Why generation ended.
+/// The reason why generation ended.
 enum class GenerationEnd {
   tokens,   ///< max_tokens tokens were generated.
   context,  ///< The model has no positions left.
@@ -139,7 +140,7 @@ enum class GenerationEnd {
 /// Generated tokens.
 struct Generated {
   std::vector<Index> ids;                     ///< The generated ids, without the prompt.
-  GenerationEnd end = GenerationEnd::tokens;  ///< Why generation ended.
+  GenerationEnd end = GenerationEnd::tokens;  ///< The reason why generation ended.
 };
 
 /// Continues a prompt.
@@ -154,7 +155,7 @@ struct Generated {
 /// @throws InvalidArgument  before any work is done, if the prompt is empty, is longer than max_positions or contains
 ///                          an id outside the vocabulary, or if an option is out of range.
 /// @throws DataError        if a logit is not finite because parameters of the model are too large or not finite. The
-///                          message names the file and the position.
+///                          message states the file and the position.
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Converts text to token ids as a pretrained BERT-family model expects them, with the tokenizer.json of a Hugging Face
-/// folder.
+/// Converts text to the token ids that a pretrained BERT-family model expects, using the tokenizer.json file of a
+/// Hugging Face folder.
 ///
 /// @verbatim
 ///     text    Don't embed!
@@ -11,8 +11,8 @@
 ///     word    −1     0      1      2      3      3      4      −1
 /// @endverbatim
 ///
-/// The ids are identical to those of Hugging Face's tokenizers 0.23. The rules and their corner cases:
-/// docs/reference/tokenizer.md. WordPiece: Devlin et al., BERT, 2018 (arXiv:1810.04805).
+/// The ids are identical to those of Hugging Face's tokenizers 0.23. docs/reference/tokenizer.md describes the rules
+/// and their corner cases. WordPiece: Devlin et al., BERT, 2018 (arXiv:1810.04805).
 ///
 /// Read next: src/model/tokenizer/tokenizer.cpp, include/regard/model/encoder.h.
 #pragma once
@@ -42,12 +42,12 @@ struct TokenizedText {
   std::vector<std::string> tokens;
   /// For each token, the index of its word in `words`, in ascending order; −1 for the special tokens around the text.
   ///
-  /// A [MASK] or [SEP] that is part of the text is one of its words.
+  /// A [MASK] or [SEP] that is part of the text counts as one of its words.
   std::vector<Index> word;
-  /// For each token, the bytes [begin, end) of the text from which it was made; {0, 0} where `word` is −1.
+  /// For each token, the byte range [begin, end) of the text that it represents; {0, 0} where `word` is −1.
   ///
-  /// Accents belong to the range of their letter, even if they are not in the token. Tokens that come from the same
-  /// character have the same range.
+  /// The range of a letter includes its accents, even if the token does not contain them. Tokens that represent the
+  /// same character have the same range.
   std::vector<std::array<Index, 2>> byte_ranges;
   /// The words as spelled in the text.
   ///
@@ -55,12 +55,12 @@ struct TokenizedText {
   std::vector<std::string> words;
 };
 
-/// Limits for untrusted files and texts. The first three range from 1 to 2^31 − 1.
+/// Limits for untrusted files and texts. The first three can be set to values from 1 to 2³¹ − 1.
 struct TokenizerOptions {
   Index max_tokens = Index{1} << 22;       ///< Maximum number of tokens in the vocabulary.
   Index max_token_bytes = 4096;            ///< Maximum size of a token, in bytes.
-  Index max_text_bytes = Index{64} << 20;  ///< Maximum size of a tokenizer.json and of a text to encode, in bytes.
-  /// Memory that reading a tokenizer.json may use, in bytes; absent: available_memory_bytes().
+  Index max_text_bytes = Index{64} << 20;  ///< Maximum size of tokenizer.json and of a text to encode, in bytes.
+  /// Memory limit for reading a tokenizer.json file, in bytes; if absent, available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
@@ -75,7 +75,7 @@ struct TokenizerOptions {
 /// @endcode
 class REGARD_EXPORT Tokenizer {
  public:
-  /// Reads the text of a tokenizer.json.
+  /// Creates a tokenizer from the text of a tokenizer.json file.
   ///
   /// The text must contain
   /// - the model WordPiece, the normalizer BertNormalizer and the pre_tokenizer BertPreTokenizer,
@@ -89,13 +89,13 @@ class REGARD_EXPORT Tokenizer {
   /// @param options         Limits.
   /// @param stop            Stop token, polled while the text is read.
   /// @return The tokenizer.
-  /// @throws DataError        "source: byte N: …" if the text contains anything else. "source: needs N bytes of memory;
-  ///                          M are available" if there is too little memory, before any memory is allocated.
+  /// @throws DataError        "source: byte N: …" if the text does not meet these requirements; "source: needs N bytes
+  ///                          of memory; M are available" if there is too little memory, before any is allocated.
   /// @throws InvalidArgument  if an option is out of range.
   /// @throws Cancelled        if a stop is requested.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
-  /// Reads the file tokenizer.json of a model folder.
+  /// Creates a tokenizer from the tokenizer.json file of a model folder.
   ///
   /// The file is opened in the same way as by read_model_text() (safetensors.h).
   ///
@@ -109,15 +109,15 @@ class REGARD_EXPORT Tokenizer {
   static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {},
                                const std::stop_token& stop = {});
 
-  /// Splits a text into tokens.
+  /// Tokenizes a text.
   ///
-  /// The result is never truncated or padded: a model accepts a limited number of ids, which the caller must check. A
-  /// byte that is not valid UTF-8 is treated as U+FFFD, which is removed if the tokenizer.json sets clean_text. A word
-  /// that cannot be formed from pieces of the vocabulary becomes the unknown token. The time grows linearly with the
-  /// length of the text.
+  /// The result is never truncated or padded; the caller must check that the model accepts this number of ids. A byte
+  /// that is not valid UTF-8 is treated as U+FFFD, which is removed if tokenizer.json sets clean_text. A word that
+  /// cannot be formed from pieces of the vocabulary becomes the unknown token. The running time is linear in the length
+  /// of the text.
   ///
   /// @param text  The text.
-  /// @param stop  Stop token, polled while the text is split.
+  /// @param stop  Stop token, polled while the text is tokenized.
   /// @return Ids, tokens and words.
   /// @throws InvalidArgument  if the text is longer than max_text_bytes.
   /// @throws Cancelled        if a stop is requested.
@@ -125,7 +125,8 @@ class REGARD_EXPORT Tokenizer {
 
   /// Returns the number of tokens in the vocabulary. Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
-  /// Returns the id of the unknown token, "[UNK]", which replaces words for which the vocabulary has no pieces.
+  /// Returns the id of the unknown token, "[UNK]", which replaces any word that cannot be formed from pieces of the
+  /// vocabulary.
   Index unknown_id() const;
   /// Returns the token with a given id.
   ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Everything that a model computes for one text, array by array. Encoders (encoder.h) and decoders
+/// All intermediate results that a model computes for one text. Encoders (encoder.h) and decoders
 /// (decoder_inference.h) produce the same kind of trace.
 ///
 /// @verbatim
@@ -27,8 +27,8 @@ struct LayerTrace {
   Tensor<float, 2> input;             ///< Input of the layer, (L, E).
   Tensor<float, 2> attention_input;   ///< Decoder: norm(input), the input of the projections, (L, E). Encoder: empty.
   Tensor<float, 3> query;             ///< Query projection with its bias, (H, L, D); after rotation, if any.
-  Tensor<float, 3> key;               ///< Key projection, like query; repeated for heads that share it.
-  Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D); repeated likewise.
+  Tensor<float, 3> key;               ///< Key projection, as for query; repeated for heads that share a key.
+  Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D); repeated as for key.
   Tensor<float, 3> context;           ///< weights · value, (H, L, D).
   Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
   Tensor<float, 2> row_sum;           ///< Σ exp(score − row_max), (H, L).
@@ -43,8 +43,8 @@ struct LayerTrace {
 /// All intermediate results for one text.
 struct ModelTrace {
   std::vector<Index> ids;          ///< Token ids, (L).
-  std::vector<Index> hidden_keys;  ///< Tokens that no query attends to, as given.
-  bool causal = false;             ///< Whether a query attends only to its own token and those before it (decoders).
+  std::vector<Index> hidden_keys;  ///< Indices of tokens that no query attends to, as given.
+  bool causal = false;             ///< Whether queries attend only to their own and earlier tokens, as in decoders.
   Tensor<float, 2> word;           ///< Rows of the word or token table, one per token, (L, E).
   Tensor<float, 2> position;       ///< Rows of the position table, row i for token i, (L, E); empty if none.
   Tensor<float, 2> type;           ///< Encoder: row 0 of the type table for every token, (L, E). Decoder: empty.
@@ -75,10 +75,10 @@ struct ModelTrace {
 REGARD_EXPORT Tensor<float, 3> trace_weights(const ModelTrace& trace, Index layer,
                                              WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
 
-/// Computes the mean of some rows, for example of the vectors of the pieces of a word.
+/// Computes the mean of selected rows, for example of the vectors of a word's pieces.
 ///
 /// @param states  States of the tokens, (L, E).
-/// @param rows    Indices of the rows. If there are none, the mean is 0.
+/// @param rows    Indices of the rows. If the list is empty, the mean is 0.
 /// @return The mean, (E).
 /// @throws InvalidArgument  if a row does not exist.
 REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows);

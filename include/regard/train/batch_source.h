@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sources of training examples: a task, a text, or anything that can compute an example from its index.
+/// Sources of training examples: a task, a text, or any other source that computes an example from its index.
 ///
 /// @verbatim
 ///     step s, sequence b of B  ──▶  index s · B + b  ──▶  example(seed, split, index): tokens (L), targets (L)
@@ -21,7 +21,7 @@
 
 namespace regard::inline v0 {
 
-/// A source of examples. All functions are called from one thread.
+/// A source of examples. All functions are called from a single thread.
 class REGARD_EXPORT BatchSource {
  public:
   virtual ~BatchSource();  ///< Destroys the source.
@@ -38,7 +38,7 @@ class REGARD_EXPORT BatchSource {
   /// @param split    Training or held-out examples.
   /// @param index    Index of the example, at least 0.
   /// @param tokens   Receives the tokens, (L).
-  /// @param targets  Receives the token to predict after each token, (L); −1: ignored in the loss.
+  /// @param targets  Receives the token to predict after each token, (L); the loss ignores targets of −1.
   virtual void example(std::uint64_t seed, TaskSplit split, Index index, std::span<Index> tokens,
                        std::span<Index> targets) const = 0;
   /// Returns the files to store in every checkpoint, such as the vocabulary.
@@ -49,8 +49,8 @@ class REGARD_EXPORT BatchSource {
 ///
 /// @param task    The task.
 /// @param labels  Whether the targets are correct or shuffled.
-/// @return The source. Its identity is the task's name and the SHA-256 of a few examples. Every checkpoint
-///         contains "vocabulary.json"; see Vocabulary::json().
+/// @return The source. Its identity consists of the task's name and the SHA-256 of a few examples. Every checkpoint
+///         contains the file "vocabulary.json"; see Vocabulary::json().
 ///
 /// @par Example
 /// @code{.cpp}
@@ -63,8 +63,8 @@ REGARD_EXPORT std::unique_ptr<const BatchSource> task_source(const TrainingTask&
 ///
 /// @param text  The text.
 /// @param name  Name of the text for display, for example its file name.
-/// @return The source. Its identity is the SHA-256 of the text and of the vocabulary. Every checkpoint
-///         contains "vocabulary.json".
+/// @return The source. Its identity consists of the SHA-256 of the text and that of the vocabulary. Every checkpoint
+///         contains the file "vocabulary.json".
 ///
 /// @par Example
 /// @code{.cpp}

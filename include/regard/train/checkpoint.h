@@ -12,7 +12,7 @@
 /// @endverbatim
 ///
 /// - A checkpoint is written under a hidden name, flushed to disk and renamed. If the process is interrupted at any
-///   point, only complete checkpoints remain. The two newest are kept.
+///   point, only complete checkpoints remain. The two newest checkpoints are kept.
 /// - There is no random state to save: batches and dropout are functions of the seed and the step.
 /// - The first two files are all that is needed to use the model, for example with transformers.
 ///
@@ -54,8 +54,8 @@ struct TrainingStep {
 
 /// An additional text file in a checkpoint, such as the vocabulary.
 struct CheckpointFile {
-  std::string name;                                        ///< Letters, digits, '_', '-', '.'; must not begin with '.'.
-  std::string text;                                        ///< Its contents.
+  std::string name;                                        ///< Letters, digits, '_', '-' and '.', no leading '.'.
+  std::string text;                                        ///< Contents of the file.
   bool operator==(const CheckpointFile&) const = default;  ///< Whether both fields are equal.
 };
 
@@ -77,16 +77,16 @@ struct TrainingArrays {
   std::span<T> second_moment;  ///< Second moments.
 };
 
-/// Writes a checkpoint and removes all but the two newest.
+/// Writes a checkpoint and removes all checkpoints except the two newest.
 ///
 /// @tparam T      float or double.
-/// @param run     Path of the run's folder, which is created if it is missing; its parent must exist.
+/// @param run     Path of the run's folder. It is created if it is missing; its parent must exist.
 /// @param state   State of the run.
-/// @param arrays  Its arrays.
+/// @param arrays  Arrays of the run.
 /// @return Path of the checkpoint.
-/// @throws InvalidArgument  if sizes do not match, or if a file has an invalid name.
+/// @throws InvalidArgument  if the sizes of the arrays do not match the model, or if a file has an invalid name.
 /// @throws DataError        if a file cannot be written, or if the folder contains a checkpoint from a later step. The
-///                          message gives the path and the reason. Earlier checkpoints are unchanged.
+///                          message states the path and the reason. Earlier checkpoints are unchanged.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -117,9 +117,9 @@ REGARD_EXPORT std::string trained_model_folder(const std::string& path);
 
 /// A loaded checkpoint.
 struct LoadedCheckpoint {
-  TrainingState state;  ///< The run.
-  /// Why the results will not be bit-identical to those of an uninterrupted run, for example a different instruction
-  /// set; empty if they will be.
+  TrainingState state;  ///< The saved state of the run.
+  /// The reason why the results will not be bit-identical to those of an uninterrupted run, for example a different
+  /// instruction set; empty if they will be bit-identical.
   std::string warning;
 };
 
@@ -127,8 +127,8 @@ struct LoadedCheckpoint {
 ///
 /// @param checkpoint  Path of the checkpoint.
 /// @return The saved state of the run.
-/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed. Only the
-///                    headers of tensor files are checked.
+/// @throws DataError  "path: …" if a file is missing, is invalid, or has been modified. Of tensor files, only the
+///                    headers are checked.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -144,11 +144,11 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 /// @param data        The data that the run is trained on.
 /// @param arrays      Receives the arrays of the checkpoint, unless an exception is thrown.
 /// @param stop        Stop token, polled while files are read.
-/// @return The saved state of the run.
+/// @return The saved state of the run, and a warning if its results will not be bit-identical.
 /// @throws DataError  "path: was saved with NAME A; this run has B" if the version of the numerics, the data, the
-///                    model or a setting differs. micro_batch and recompute do not affect the bits and may differ; so
-///                    may the number of steps if the schedule is constant.
-/// @throws DataError  "path: …" if a file is missing, is not valid, or has been changed.
+///                    model or a setting differs. micro_batch and recompute do not affect the bits and may differ. If
+///                    the schedule is constant, the number of steps may also differ.
+/// @throws DataError  "path: …" if a file is missing, is invalid, or has been modified.
 /// @throws InvalidArgument  if the size of an array does not match the model.
 /// @throws Cancelled  if a stop is requested.
 ///
@@ -162,7 +162,7 @@ REGARD_EXPORT LoadedCheckpoint load_checkpoint(const std::string& checkpoint, co
                                                const TrainingData& data, const TrainingArrays<T>& arrays,
                                                const std::stop_token& stop = {});
 
-/// Writes settings, except for the model, as members of the open JSON object.
+/// Writes all settings except the model as members of the open JSON object.
 ///
 /// @param json      The writer.
 /// @param settings  The settings.
@@ -177,8 +177,8 @@ REGARD_EXPORT void write_training_settings(JsonWriter& json, const TrainingSetti
 
 /// Reads settings written by write_training_settings(). The text may be untrusted.
 ///
-/// @param fields  The object.
-/// @param model   The configuration of the model.
+/// @param fields  The JSON object.
+/// @param model   Configuration of the model.
 /// @return The settings; completed() checks their ranges.
 /// @throws DataError  if a member is missing, has the wrong type, or contains an unknown name.
 ///
@@ -190,11 +190,11 @@ REGARD_EXPORT TrainingSettings read_training_settings(const JsonFields& fields, 
 
 /// A field in which two TrainingSettings differ.
 struct SettingDifference {
-  std::string name;    ///< Its name, such as "learning_rate".
-  std::string first;   ///< Its value in the first TrainingSettings.
-  std::string second;  ///< Its value in the second TrainingSettings.
+  std::string name;    ///< Name of the field, such as "learning_rate".
+  std::string first;   ///< Value of the field in the first TrainingSettings.
+  std::string second;  ///< Value of the field in the second TrainingSettings.
 };
-/// Finds the first field in which a difference would change the bits of a run; see load_checkpoint().
+/// Finds the first differing field that affects the bits of a run; see load_checkpoint().
 ///
 /// @param first   Settings, as returned by completed().
 /// @param second  Other settings, as returned by completed().

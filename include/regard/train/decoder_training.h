@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A decoder (regard/model/decoder.h) with gradients: computes the loss of a batch and the gradient of every parameter.
+/// A decoder (regard/model/decoder.h) with gradients: the loss of a batch and the gradient of every parameter.
 ///
 /// @verbatim
 ///     parameters ─┐
@@ -15,7 +15,7 @@
 ///   the number of threads, on `recompute`, or on whether the batch is computed in one call or accumulated over
 ///   several.
 ///
-/// Extents: B sequences, L tokens per sequence; regard/model/decoder.h defines the others.
+/// Extents: B sequences, L tokens per sequence; regard/model/decoder.h defines all other extents.
 ///
 /// Read next: src/train/decoder/decoder_training.cpp, optimizer.h.
 #pragma once
@@ -35,40 +35,41 @@ namespace regard::inline v0 {
 
 /// Options for training a decoder, in addition to its configuration.
 struct DecoderTrainingOptions {
-  Index max_sequences = 1;     ///< Maximum B in one call.
-  Index max_length = 0;        ///< Maximum L; 0: max_positions.
+  Index max_sequences = 1;     ///< Maximum number of sequences per call.
+  Index max_length = 0;        ///< Maximum number of tokens per sequence; 0 means max_positions.
   bool recompute = false;      ///< Whether to keep only each layer's input and recompute the rest in the backward pass.
-  bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. T = float only.
+  bool bf16_products = false;  ///< Whether linear layers multiply operands rounded to bfloat16. Only for T = float.
 };
 
-/// A batch: B sequences of L tokens, and the token to predict after each of them.
+/// A batch: B sequences of L tokens, and the token to predict after each token.
 struct TrainingBatch {
   TensorView<const Index, 2> tokens{};   ///< Token ids, (B, L).
-  TensorView<const Index, 2> targets{};  ///< The token that follows each token, (B, L); −1: not counted in the loss.
-  Index num_targets = 0;           ///< Number of targets in the mean; 0: the number in this batch that are not −1.
-  Index first_sequence = 0;        ///< Index of the first sequence within the whole batch, for dropout.
+  TensorView<const Index, 2> targets{};  ///< The token that follows each token, (B, L); the loss ignores targets of −1.
+  Index num_targets = 0;                 ///< Divisor of the mean loss; 0 means the number of targets other than −1.
+  Index first_sequence = 0;              ///< Index of the first sequence within the whole batch, for dropout.
   double dropout = 0;              ///< Dropout probability for attention weights, embeddings and residual branches.
   std::uint64_t dropout_seed = 0;  ///< Seed for dropout, a function of the run's seed and the step.
 };
 
 /// A head whose context is replaced by zeros.
 struct AblatedHead {
-  Index layer = -1;  ///< Its layer; −1: no head is ablated.
-  Index head = 0;    ///< Its query head.
+  Index layer = -1;  ///< Layer index; −1 means that no head is ablated.
+  Index head = 0;    ///< Query head index.
 };
 
 /// The attention of one layer in the last forward pass, as views of the activations.
 template <class T>
 struct AttentionRecord {
-  TensorView<const T, 4> query;    ///< After rotation, (B, H, L, D).
-  TensorView<const T, 4> key;      ///< After rotation, (B, Hkv, L, D).
-  TensorView<const T, 4> value;    ///< (B, Hkv, L, D).
-  TensorView<const T, 4> context;  ///< (B, H, L, D).
-  TensorView<const T, 3> row_max;  ///< Softmax state, (B, H, L).
-  TensorView<const T, 3> row_sum;  ///< Softmax state, (B, H, L).
+  TensorView<const T, 4> query;    ///< Queries after rotation, (B, H, L, D).
+  TensorView<const T, 4> key;      ///< Keys after rotation, (B, Hkv, L, D).
+  TensorView<const T, 4> value;    ///< Values, (B, Hkv, L, D).
+  TensorView<const T, 4> context;  ///< Context, (B, H, L, D).
+  TensorView<const T, 3> row_max;  ///< Softmax state: largest score of each row, (B, H, L).
+  TensorView<const T, 3> row_sum;  ///< Softmax state: Σ exp(score − row_max) of each row, (B, H, L).
 };
 
-/// Called in the backward pass, layer by layer from the last to the first, with the gradient of the context.
+/// A function that is called in the backward pass, layer by layer from the last to the first, with the gradient of the
+/// context.
 ///
 /// @tparam T  float or double.
 template <class T>
@@ -114,7 +115,7 @@ class REGARD_EXPORT DecoderTraining {
 
   /// Returns the configuration, as returned by completed().
   const DecoderConfig& config() const;
-  /// Returns decoder_parameters() of the configuration.
+  /// Returns the result of decoder_parameters() for the configuration.
   std::span<const DecoderParameter> description() const;
   /// Returns the elements of all parameters, in the order of description().
   std::span<T> parameters();
@@ -140,11 +141,12 @@ class REGARD_EXPORT DecoderTraining {
   double forward_backward(const TrainingBatch& batch, bool accumulate = false,
                           const AttentionObserver<T>& observer = {}, const Runtime& runtime = {});
 
-  /// Computes the loss of one piece of a batch that is divided among ranks. Layer by layer, receives the gradient sums
-  /// of the preceding pieces, adds the gradients of this piece, and sends the result on (gradient_chain.h).
+  /// Computes the loss of one piece of a batch that is divided among ranks. Layer by layer, the call receives the sum
+  /// of the gradients of the preceding pieces, adds the gradients of this piece, and sends the sum to the next rank
+  /// (gradient_chain.h).
   ///
-  /// On return, gradients() holds the total on the rank of the last piece, which has also sent it to the next rank. The
-  /// other ranks receive the total through receive_gradients().
+  /// On return, gradients() on the rank of the last piece contains the total, which has also been sent to the next
+  /// rank. The other ranks receive the total through receive_gradients().
   ///
   /// @param batch    Tokens and targets of the piece; num_targets and first_sequence must be set.
   /// @param piece    The ranks, and whether the piece is the first or the last.
@@ -153,7 +155,7 @@ class REGARD_EXPORT DecoderTraining {
   /// @throws InvalidArgument  before any work is done, if an argument is invalid.
   double forward_backward_in_chain(const TrainingBatch& batch, const ChainedPiece& piece, const Runtime& runtime = {});
 
-  /// Receives the total from forward_backward_in_chain(), on a rank that did not compute the last piece.
+  /// Receives the total gradients from forward_backward_in_chain(), on a rank that did not compute the last piece.
   ///
   /// @param chain      The ranks.
   /// @param passes_on  Whether to send the total to the next rank; false if that rank computed the last piece.
@@ -163,7 +165,7 @@ class REGARD_EXPORT DecoderTraining {
   ///
   /// @param batch     Tokens and targets.
   /// @param ablated   A head whose context is replaced by zeros.
-  /// @param row_loss  Receives `−ln p(target)` for each token, (B, L), or 0 where it is not counted; may be absent.
+  /// @param row_loss  Receives `−ln p(target)` for each token, (B, L), or 0 if its target is −1; may be absent.
   /// @param correct   Receives the number of correctly predicted targets, where the prediction is the first token with
   ///                  the largest logit; may be nullptr.
   /// @param runtime   Threads, scratch memory and cancellation.
@@ -176,12 +178,12 @@ class REGARD_EXPORT DecoderTraining {
   /// Returns the logits of the last call to evaluate(), (B · L, V), valid until any member function is called again.
   TensorView<const T, 2> logits() const;
 
-  /// Returns `−ln p(target)` for each token of the last call, (B, L), or 0 where it is not counted.
+  /// Returns `−ln p(target)` for each token of the last call, (B, L), or 0 if its target is −1.
   ///
   /// @return A view that is valid until the next call.
   TensorView<const T, 2> row_losses() const;
 
-  /// Calls a function with each array from the last forward pass, in the order of computation, for example to find the
+  /// Calls a function for each array of the last forward pass, in the order of computation, for example to find the
   /// first value that is not finite. With `recompute`, arrays within layers are available only for the last layer.
   ///
   /// @param visit  Called with the layer (−1 outside the layers), the name of the operation that computed the array,

@@ -5,7 +5,7 @@
 /// @verbatim
 ///     gradients ── global_norm, clip_factor ──▶ scale ─┐
 ///     step ─────── learning_rate_at ──────────▶ rate ──┴─▶ adamw_step or muon_step ──▶ parameters, moments
-///                                        optimizer_step performs all of these steps
+///                                                          all combined: optimizer_step
 /// @endverbatim
 ///
 /// - Parameters, gradients and moments are dense arrays of equal size, one arena each, in the order of
@@ -31,7 +31,7 @@ namespace regard::inline v0 {
 /// @tparam T       float or double.
 /// @param values   The elements, for example all gradients.
 /// @param runtime  Threads and cancellation.
-/// @return `√Σ x²`, computed in double. The result is not finite if an element is not finite or the sum overflows.
+/// @return `√Σ x²`, computed in double. It is not finite if an element is not finite or if the sum overflows.
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Reproducibility
@@ -44,8 +44,8 @@ REGARD_EXPORT double global_norm(std::span<const T> values, const Runtime& runti
 /// Returns the factor that limits the norm of a gradient, as torch.nn.utils.clip_grad_norm_ does.
 ///
 /// @param norm      The norm.
-/// @param max_norm  The limit; 0: no limit.
-/// @return `min(1, max_norm / (norm + 10⁻⁶))`, or 1 without a limit.
+/// @param max_norm  The limit; 0 means no limit.
+/// @return `min(1, max_norm / (norm + 10⁻⁶))`, or 1 if there is no limit.
 /// @throws InvalidArgument  if max_norm is negative or not finite.
 ///
 /// @par Example
@@ -66,9 +66,9 @@ struct MuonOptions {
 
 /// Returns the size of the scratch memory for muon_step().
 ///
-/// @param rows     R.
-/// @param columns  C.
-/// @return `2 · R · C + 2 · min(R, C)²` elements.
+/// @param rows     R, the number of rows of the matrix.
+/// @param columns  C, the number of columns of the matrix.
+/// @return The number of elements, `2 · R · C + 2 · min(R, C)²`.
 REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 
 /// Performs a Muon step: updates a matrix with its approximately orthogonalized momentum, that is, with all singular
@@ -77,20 +77,20 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @code{.unparsed}
 /// g = gradient_scale · gradient
 /// m = m + (1 − momentum) · (g − m)
-/// u = g + momentum · (m − g)                                       if nesterov, otherwise m
+/// u = g + momentum · (m − g)                                       with nesterov; otherwise u = m
 /// X = u / (‖u‖ + 10⁻⁷)
-/// X = (a · I + b · A + c · A²) · X,  A = X · Xᵀ                    in each iteration, R ≤ C
-/// X = X · (a · I + b · A + c · A²),  A = Xᵀ · X                    in each iteration, R > C
+/// X = (a · I + b · A + c · A²) · X,  A = X · Xᵀ                    in each iteration, if R ≤ C
+/// X = X · (a · I + b · A + c · A²),  A = Xᵀ · X                    in each iteration, if R > C
 /// p = (1 − learning_rate · weight_decay) · p − learning_rate · √max(1, R / C) · X
 /// @endcode
 ///
-/// (a, b, c) = (3.4445, −4.7750, 2.0315). The iteration increases small singular values quickly and
-/// keeps the others between about 0.68 and 1.13; they do not converge to 1.
+/// (a, b, c) = (3.4445, −4.7750, 2.0315). The iteration increases small singular values quickly. The other singular
+/// values remain between about 0.68 and 1.13, instead of converging to 1.
 ///
 /// @tparam T        float or double. All arithmetic is in T.
-/// @param matrix    p, (R, C), dense, with one row per output, as in torch.nn.Linear.
-/// @param gradient  (R, C), dense.
-/// @param momentum  m, (R, C), dense.
+/// @param matrix    Matrix p, (R, C), dense, with one row per output, as in torch.nn.Linear.
+/// @param gradient  Gradient of the loss with respect to the matrix, (R, C), dense.
+/// @param momentum  Momentum m, (R, C), dense.
 /// @param options   Options for this step.
 /// @param scratch   At least muon_scratch_size() elements. Its contents are undefined afterwards.
 /// @param runtime   Threads, scratch memory for linear_forward(), and cancellation.
@@ -101,8 +101,8 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @throws std::bad_alloc   if memory cannot be allocated. momentum may already have been updated.
 /// @throws Cancelled        if a stop is requested. momentum and part of matrix may already have been updated.
 ///
-/// @par Reproducibility
-/// The matrix products are computed by linear_forward() and the norm by global_norm(); their guarantees apply.
+/// @par Bits
+/// The matrix products are computed by linear_forward(), and the norm by global_norm().
 ///
 /// @par Example
 /// @code{.cpp}
@@ -110,8 +110,8 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// muon_step(matrix, gradient, momentum, {.learning_rate = 0.02}, scratch);
 /// @endcode
 ///
-/// Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024, which computes the
-/// iterations in bfloat16.
+/// Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. That implementation computes
+/// the iterations in bfloat16.
 template <class T>
 REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<TensorView<const T, 2>> gradient,
                              std::type_identity_t<TensorView<T, 2>> momentum, const MuonOptions& options,
@@ -133,7 +133,7 @@ REGARD_EXPORT void muon_step(TensorView<T, 2> matrix, std::type_identity_t<Tenso
 /// The warm-up and the cosine schedule are those of nanoGPT. The cosine is computed without the math
 /// library, so the bits are the same on every machine.
 ///
-/// @param settings  The settings; only schedule, steps, warmup and the learning rates are used.
+/// @param settings  The settings, of which schedule, steps, warmup and the learning rates are used.
 /// @param step      Zero-based step index.
 /// @return The learning rate of this step.
 /// @throws InvalidArgument  if step is negative, or if a setting that the schedule uses is out of range.
@@ -150,11 +150,11 @@ REGARD_EXPORT double muon_learning_rate_at(const TrainingSettings& settings, Ind
 
 /// Returns the size of the scratch memory for optimizer_step().
 ///
-/// @param settings     The settings of the run; they select the optimizer.
+/// @param settings     The settings, of which only the optimizer is used.
 /// @param description  decoder_parameters() of the model.
-/// @param num_threads  Number of matrices that Muon may process simultaneously; 0: default_num_threads(). With less
-///                     scratch memory, a step on many threads is slower but gives the same bits.
-/// @return The number of elements; 0 for OptimizerKind::adamw.
+/// @param num_threads  Number of matrices that Muon may process simultaneously; 0 means default_num_threads(). With
+///                     less scratch memory, a step on many threads is slower but gives the same bits.
+/// @return The number of elements, which is 0 for OptimizerKind::adamw.
 /// @throws InvalidArgument  if num_threads is negative.
 REGARD_EXPORT Index optimizer_scratch_size(const TrainingSettings& settings,
                                            std::span<const DecoderParameter> description, int num_threads = 0);
@@ -168,10 +168,11 @@ struct OptimizerStep {
 /// Performs one optimizer step on all parameters of a model.
 ///
 /// 1. The gradients are scaled by clip_factor() of their global_norm().
-/// 2. OptimizerKind::adamw: adamw_step() updates all parameters. OptimizerKind::muon: muon_step() updates each matrix
-///    of kind projection or residual, with its momentum in first_moment, and adamw_step() updates the others.
-/// 3. The learning rates are learning_rate_at() and muon_learning_rate_at(). Weight decay applies only to parameters of
-///    rank 2 or more.
+/// 2. With OptimizerKind::adamw, adamw_step() updates all parameters. With OptimizerKind::muon, muon_step() updates
+///    each matrix of kind projection or residual, with its momentum in first_moment, and adamw_step() updates all
+///    other parameters.
+/// 3. learning_rate_at() and muon_learning_rate_at() give the learning rates. Weight decay is applied only to
+///    parameters of rank 2 or more.
 ///
 /// If the norm is not finite, nothing is written, and the parameters keep their values.
 ///
@@ -179,7 +180,7 @@ struct OptimizerStep {
 /// @param settings       Optimizer, schedule, decay rates and clipping.
 /// @param description    decoder_parameters() of the model.
 /// @param parameters     All parameters.
-/// @param gradients      The gradients of all parameters.
+/// @param gradients      Gradients of all parameters.
 /// @param first_moment   First moments.
 /// @param second_moment  Second moments; not used for matrices that Muon updates.
 /// @param step           Zero-based step index.

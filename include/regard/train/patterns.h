@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scores of one attention head on one probe sequence: how much of its weight is on the keys that a task expects, on
-/// the previous token and on the first token, and how spread out the weight is.
+/// Scores of one attention head on one probe sequence: the mean weights on the keys that a task expects, on the
+/// previous token and on the first token, and the entropy of the weights.
 ///
 /// @verbatim
 ///                   keys 0 1 2 3                    wanted of row 2: {1}, of row 3: {0, 2}
@@ -11,8 +11,8 @@
 ///               row 3    W . W .                    first     mean(w₁₀, w₂₀, w₃₀)
 /// @endverbatim
 ///
-/// A head that has nothing else to attend to often puts its weight on the first token, a *sink*. The scores are
-/// therefore also reported without the first key.
+/// A query without a relevant key often has most of its weight on the first token, which then acts as an attention
+/// sink. The score is therefore also computed without the first key.
 ///
 /// Read next: src/train/record/patterns.cpp, tasks.h.
 #pragma once
@@ -27,24 +27,24 @@ namespace regard::inline v0 {
 
 /// The scores of a head, each a mean over rows of the probe sequence. A mean over no rows is 0.
 struct HeadPattern {
-  double score = 0;    ///< Weight on the expected keys, over the rows that have any.
-  double uniform = 0;  ///< The same for uniform weights over the visible keys.
+  double score = 0;    ///< Weight on the expected keys, over the rows with expected keys.
+  double uniform = 0;  ///< The same mean for uniform weights over the visible keys.
   /// The same as `score`, but with key 0 excluded and each row divided by the sum of its other weights, over the rows
-  /// with an expected key other than 0. A row that has no other weight is treated as 0.
+  /// with an expected key other than 0. A row whose other weights are all 0 counts as 0.
   double score_without_first = 0;
-  double uniform_without_first = 0;  ///< The same for uniform weights.
+  double uniform_without_first = 0;  ///< The same mean for uniform weights.
   double previous_token = 0;         ///< Weight on the key before the row's own, over all rows except row 0.
   double first_token = 0;            ///< Weight on key 0, over all rows except row 0.
   double one_key_uniform = 0;        ///< previous_token and first_token for uniform weights.
-  /// Entropy −Σ w ln w of a row, divided by the logarithm of its number of visible keys, over all rows except row 0: 0
-  /// for a row with a single key, 1 for uniform weights.
+  /// Entropy −Σ w ln w of a row, divided by the logarithm of its number of visible keys, over all rows except row 0.
+  /// The ratio is 0 for a row with all of its weight on one key, and 1 for uniform weights.
   double entropy = 0;
 };
 
 /// Computes the scores of a head.
 ///
 /// @tparam T       float or double.
-/// @param weights  Weights of the head, (L, L), any strides. Elements above the diagonal are not read.
+/// @param weights  Weights of the head, (L, L), with any strides. Elements above the diagonal are not read.
 /// @param wanted   The expected keys of each row, in ascending order; empty where the pattern is not defined
 ///                 (TaskExample::wanted).
 /// @return The scores, computed in double in the order of rows and keys.

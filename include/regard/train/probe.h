@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Observes the heads of a decoder during training: what each head attends to on fixed sequences, the loss without that
-/// head, and the direction in which the gradient moves the attention of one row.
+/// Observes the heads of a decoder during training: the weights of each head on fixed sequences, the loss without that
+/// head, and the gradient of the loss with respect to the weights and scores of one row.
 ///
 /// @code{.unparsed}
 /// forward and backward on the probe ─▶ weights P, dP = grad_context · valueᵀ, dS = P ∘ (dP − Σ P dP)
@@ -21,20 +21,20 @@
 
 namespace regard::inline v0 {
 
-/// The sequences of a probe as token ids, and the part of them that a record keeps.
+/// The sequences of a probe as token ids, and the data about them that a record stores.
 struct ProbeSequences {
   TrainingProbe probe;                                  ///< Texts, targets and pattern of the first sequence.
-  std::vector<std::vector<std::vector<Index>>> wanted;  ///< Expected keys of each sequence and row; may be empty.
+  std::vector<std::vector<std::vector<Index>>> wanted;  ///< Expected keys for each sequence and row; may be empty.
   Tensor<Index, 2> tokens;                              ///< Token ids, (B, L).
-  Tensor<Index, 2> targets;                             ///< Token to predict, (B, L); −1: ignored in the loss.
+  Tensor<Index, 2> targets;                             ///< Tokens to predict, (B, L); the loss ignores targets of −1.
 };
 
-/// Draws the probe of a task: examples that training does not see.
+/// Draws the probe of a task from its held-out examples.
 ///
 /// @param task           The task.
 /// @param seed           Seed of the run.
 /// @param num_sequences  B, at least 1.
-/// @return The sequences. The row whose gradient is kept is the last row of the pattern in the first sequence.
+/// @return The sequences. The row whose gradient is stored is the last row with expected keys in the first sequence.
 /// @throws InvalidArgument  if num_sequences is below 1.
 ///
 /// @par Example
@@ -48,7 +48,7 @@ REGARD_EXPORT ProbeSequences task_probe(const TrainingTask& task, std::uint64_t 
 /// @param text    The text.
 /// @param seed    Seed of the run.
 /// @param length  Maximum number of tokens.
-/// @return One sequence, without a pattern. The row whose gradient is kept is the last one.
+/// @return One sequence, without a pattern. The row whose gradient is stored is the last row.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -67,7 +67,7 @@ REGARD_EXPORT ProbeSequences text_probe(const TextData& text, std::uint64_t seed
 /// @param step       Number of optimizer steps before the snapshot.
 /// @param runtime    Threads, scratch memory and cancellation.
 /// @return The snapshot.
-/// @throws InvalidArgument  if the probe does not fit the model.
+/// @throws InvalidArgument  if the sequences exceed the extents of the model.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The record of a watched run: its loss, and what each head attended to at each snapshot. From it, find_events()
-/// determines when each head formed.
+/// The record of a watched run: its loss, and the attention of each head at each snapshot. From the record,
+/// find_events() determines the step at which each head formed.
 ///
 /// @verbatim
 ///     step     0  1  2  4  8 …  212      235 …     600        snapshot_steps()
@@ -24,21 +24,22 @@
 
 namespace regard::inline v0 {
 
-/// One point on the curve of a run.
+/// One point on the training curve of a run.
 struct CurvePoint {
   Index step;                                 ///< Number of optimizer steps before this one.
   double loss;                                ///< Loss on the batch of this step.
   double gradient_norm;                       ///< Global L2 norm of the gradient, before clipping.
   double learning_rate;                       ///< Learning rate.
-  std::optional<double> held_out_loss{};      ///< Loss on held-out examples, at the steps at which it is measured.
+  std::optional<double> held_out_loss{};      ///< Loss on held-out examples; absent at steps without evaluation.
   std::optional<double> accuracy{};           ///< Fraction of training targets predicted correctly, at the same steps.
-  std::optional<double> held_out_accuracy{};  ///< The same for held-out examples.
+  std::optional<double> held_out_accuracy{};  ///< Fraction of held-out targets predicted correctly, at the same steps.
   std::optional<double> tokens_per_second{};  ///< Training throughput.
 };
 
-/// What a head attends to, as means over rows. Rows with a single visible key are excluded, except from `pattern`.
+/// Scores of a head's attention, as means over rows. Rows with a single visible key are excluded, except from
+/// `pattern`.
 struct HeadScores {
-  double pattern = 0;   ///< Mean weight on the expected keys, over the rows that have any; NaN if no row has any.
+  double pattern = 0;   ///< Mean weight on the expected keys, over the rows with such keys; NaN if there are none.
   double previous = 0;  ///< Mean weight on the previous token.
   double sink = 0;      ///< Mean weight on the first token.
   double entropy = 0;   ///< Mean of each row's entropy divided by its maximum, ln(i + 1) for row i; 1 if uniform.
@@ -47,7 +48,8 @@ struct HeadScores {
 /// Computes the scores of causal weights.
 ///
 /// @param weights  The lower triangle, row by row: L (L + 1) / 2 weights.
-/// @param wanted   For each of the L rows, the keys of the pattern; empty: the pattern is not defined for this row.
+/// @param wanted   For each of the L rows, the keys of the pattern, or an empty list if the pattern is not defined for
+///                 the row.
 /// @return The scores.
 /// @throws InvalidArgument  if the number of weights is not L (L + 1) / 2, or if an expected key is not visible.
 REGARD_EXPORT HeadScores head_scores(std::span<const float> weights, const std::vector<std::vector<Index>>& wanted);
@@ -64,14 +66,15 @@ REGARD_EXPORT HeadScores head_scores(std::span<const float> weights, const std::
 /// @endcode
 REGARD_EXPORT HeadScores uniform_scores(const std::vector<std::vector<Index>>& wanted);
 
-/// The sequences on which heads are observed. Maps show the first one; scores and losses are means over all.
+/// The sequences on which heads are observed. Maps show the first sequence; scores and losses are means over all
+/// sequences.
 struct TrainingProbe {
   std::vector<std::string> tokens;                  ///< Text of each token of the first sequence, (L).
-  std::vector<std::optional<std::string>> targets;  ///< Text of the token to predict, (L); absent: ignored in the loss.
-  std::vector<std::vector<Index>> wanted;  ///< The keys of the pattern for each row, (L); all empty: no pattern.
+  std::vector<std::optional<std::string>> targets;  ///< Text of the tokens to predict, (L); absent if not counted.
+  std::vector<std::vector<Index>> wanted;  ///< Keys of the pattern for each row, (L); all empty if there is no pattern.
   HeadScores uniform;                      ///< Scores of uniform weights.
   Index num_sequences = 1;                 ///< Number of sequences.
-  Index query = -1;                        ///< Row whose gradient is kept; −1: none.
+  Index query = -1;                        ///< Row whose gradient is stored; −1 if there is none.
 };
 
 /// A head at a snapshot.
@@ -81,7 +84,7 @@ struct ProbedHead {
   std::vector<float> grad_weights;
   /// dS of that row: the gradient with respect to each score, `P ∘ (dP − Σ P dP)`, (query + 1).
   std::vector<float> grad_scores;
-  HeadScores scores;    ///< Its scores.
+  HeadScores scores;    ///< Scores of the head.
   double ablation = 0;  ///< Loss on the probe with the head's context replaced by zeros, minus TrainingSnapshot::loss.
 };
 
@@ -98,7 +101,7 @@ struct TrainingRecord {
   std::string name;           ///< Name of the task, or of the text file.
   bool is_text = false;       ///< Whether the run is trained on a text rather than on a task.
   std::string shows;          ///< What the task shows, in one sentence; may be empty.
-  std::string pattern;        ///< The pattern in a few words, such as "the token after the earlier copy"; may be empty.
+  std::string pattern;        ///< A short description of the pattern: "the token after the earlier copy"; may be empty.
   double formed_score = 0.5;  ///< Score at which the task's pattern is considered formed.
   TrainingSettings settings;  ///< The settings.
   TrainingProbe probe;        ///< The probe.
@@ -136,7 +139,7 @@ REGARD_EXPORT void check_record(const TrainingRecord& record);
 /// @endcode
 REGARD_EXPORT std::vector<Index> snapshot_steps(Index steps, Index max = 60);
 
-/// What a head began to attend to.
+/// The keys that a head started to attend to.
 enum class HeadEventKind {
   previous_token,  ///< The previous token.
   pattern          ///< The expected keys of the task.
@@ -144,17 +147,17 @@ enum class HeadEventKind {
 
 /// The moment at which a head formed.
 struct HeadEvent {
-  HeadEventKind kind;   ///< What it attends to.
-  Index layer;          ///< Its layer.
-  Index head;           ///< Its head.
+  HeadEventKind kind;   ///< The keys that the head attends to.
+  Index layer;          ///< Layer index.
+  Index head;           ///< Head index.
   Index snapshot;       ///< Index of the snapshot.
   Index step;           ///< Step of the snapshot.
-  double score;         ///< Its score at this snapshot.
-  double peak;          ///< Its largest score from this snapshot onwards.
-  double uniform;       ///< The score of uniform weights.
-  Index from_step;      ///< Step of the preceding snapshot, or of this one if it is the first.
-  Index to_step;        ///< Step of the second snapshot after it, or of the last one.
-  double loss_fall;     ///< Relative decrease in the probe's loss from from_step to to_step; negative if it rose.
+  double score;         ///< Score of the head at this snapshot.
+  double peak;          ///< Largest score of the head from this snapshot onwards.
+  double uniform;       ///< Score of uniform weights.
+  Index from_step;      ///< Step of the preceding snapshot, or of this snapshot if it is the first.
+  Index to_step;        ///< Step of the second snapshot after this one, or of the last snapshot.
+  double loss_fall;     ///< Relative decrease in the probe's loss from from_step to to_step; negative for an increase.
   Index ablation_step;  ///< Step of the first later snapshot that meets the ablation criterion.
   double ablation;      ///< ProbedHead::ablation at that snapshot.
 };
@@ -205,7 +208,7 @@ struct TrainingJsonOptions {
 /// Every number reads back as the same value: weights and gradients as float, all others as double.
 ///
 /// @param record   The record.
-/// @param options  Which parts to include.
+/// @param options  Parts to include.
 /// @return The JSON text.
 /// @throws InvalidArgument  as check_record() does.
 ///

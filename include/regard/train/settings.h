@@ -24,10 +24,10 @@ enum class OptimizerKind {
 /// Names used in files for the OptimizerKind enumerators, in the same order.
 inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "muon"};
 
-/// How the learning rate depends on the step, after the warm-up.
+/// Schedule of the learning rate after the warm-up.
 enum class ScheduleKind {
   constant,            ///< learning_rate at every step.
-  cosine,              ///< Half a cosine wave from learning_rate down to min_learning_rate.
+  cosine,              ///< A cosine decay from learning_rate to min_learning_rate.
   linear,              ///< A linear decay from learning_rate to min_learning_rate.
   warmup_stable_decay  ///< learning_rate, then a linear decay to min_learning_rate over the last fifth of the steps.
 };
@@ -50,8 +50,8 @@ struct TrainingSettings {
   DecoderConfig model;     ///< Configuration of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
   Index batch = 16;        ///< Sequences per step.
-  Index micro_batch = 0;   ///< Sequences per call to forward_backward(); 0: the whole batch. Does not affect the bits.
-  Index length = 0;        ///< Tokens per sequence, L; 0: max_positions of the model.
+  Index micro_batch = 0;   ///< Sequences per call to forward_backward(), without effect on the bits; 0 means batch.
+  Index length = 0;        ///< Tokens per sequence, L; 0 means max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< The optimizer.
   double learning_rate = 1e-3;                     ///< Peak learning rate of AdamW.
@@ -63,14 +63,14 @@ struct TrainingSettings {
   double beta2 = 0.99;                             ///< Decay rate of the second moment.
   double epsilon = 1e-8;                           ///< Added to the square root of the second moment.
   double weight_decay = 0.1;                       ///< Decoupled weight decay applied to matrices and embedding tables.
-  double clip = 1;                                 ///< Maximum global L2 norm of the gradient; 0: no clipping.
+  double clip = 1;                                 ///< Maximum global L2 norm of the gradient; 0 means no clipping.
   double dropout = 0;                              ///< Dropout probability.
   TrainingPrecision precision = TrainingPrecision::float32;  ///< Precision of the arithmetic.
   bool recompute = false;                                    ///< Whether to recompute activations in the backward pass.
   bool operator==(const TrainingSettings&) const = default;  ///< Whether all fields are equal.
 };
 
-/// Replaces zeros with the values that they stand for, and checks every field.
+/// Replaces zeros with the default values that they stand for, and validates every field.
 ///
 /// @param settings  The settings.
 /// @return The settings, with completed() applied to the model, and with micro_batch and length replaced if they are 0.

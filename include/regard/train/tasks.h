@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Small tasks whose attention pattern is known in advance. A task is data: a generator of examples, the keys that a
-/// trained head is expected to attend to, and a recipe that is known to work.
+/// Small tasks whose attention pattern is known in advance. A task consists of a generator of examples, the keys that a
+/// trained head is expected to attend to, and a tested recipe.
 ///
 /// @verbatim
 ///     induction        tokens    ^ d k b q d k b        a random sequence, part of which is repeated
@@ -9,9 +9,9 @@
 ///                      wanted              2 3 4        for each of these rows: the token after the earlier copy
 /// @endverbatim
 ///
-/// An example depends only on the arguments of TrainingTask::example(), and not on the state of a generator, so any
-/// batch of a run can be computed at any time. Sequence b of step s of a run with B sequences per step has the index
-/// s · B + b.
+/// An example depends only on the arguments of TrainingTask::example(), not on the state of a random number generator,
+/// so any batch of a run can be computed at any time. In a run with B sequences per step, sequence b of step s has
+/// index s · B + b.
 ///
 /// Read next: src/train/data/tasks.cpp, patterns.h, docs/developer/adding-a-task.md.
 #pragma once
@@ -30,9 +30,9 @@ namespace regard::inline v0 {
 /// One example of a task.
 struct TaskExample {
   std::vector<Index> tokens;   ///< Token ids, (L).
-  std::vector<Index> targets;  ///< The token to predict after each token, (L); −1: ignored in the loss.
-  /// For each row, the keys of the expected pattern, in ascending order; empty: the pattern is not defined for this
-  /// row.
+  std::vector<Index> targets;  ///< The token to predict after each token, (L); the loss ignores targets of −1.
+  /// For each row, the keys of the expected pattern in ascending order, or an empty list if the pattern is not defined
+  /// for the row.
   std::vector<std::vector<Index>> wanted;
 };
 
@@ -56,19 +56,19 @@ enum class TaskLabels {
 /// const TaskExample probe = task.example(0, TaskSplit::held_out, 0);
 /// @endcode
 struct TrainingTask {
-  std::string_view name;                ///< Its name, such as "induction".
-  std::string_view shows;               ///< What it shows, in one sentence.
-  std::string_view pattern;             ///< The pattern in a few words, such as "the token after the earlier copy".
+  std::string_view name;                ///< Name of the task, such as "induction".
+  std::string_view shows;               ///< One sentence that states what the task shows.
+  std::string_view pattern;             ///< A short description of the pattern: "the token after the earlier copy".
   std::string_view expected;            ///< Expected time on two cores and expected score, such as "2 s, score .9".
   double formed_score;                  ///< The score at which the pattern is considered formed.
   double held_out;                      ///< Fraction of all possible sequences that are held out.
   TrainingSettings recipe;              ///< The measured recipe, with the model's vocabulary, max_positions and length.
   std::vector<std::string> vocabulary;  ///< The text of each token, without whitespace.
-  TaskExample (*generate)(std::uint64_t seed);  ///< Generates an example of either split from its own seed.
+  TaskExample (*generate)(std::uint64_t seed);  ///< Generates an example of either split from a seed.
 
   /// Computes an example. All examples of a task have the same length, recipe.length.
   ///
-  /// Candidates are generated until one belongs to the split. A hash of its tokens determines the split.
+  /// Candidates are generated until one belongs to the split. A hash of a candidate's tokens determines its split.
   ///
   /// @param seed    Seed of the run.
   /// @param split   Training or held-out examples.

@@ -9,8 +9,8 @@
 ///                    targets  t[s + 1] … t[s + L]
 /// @endverbatim
 ///
-/// Window `index` is a function of (seed, split, index), so no position in the data needs to be stored. Sequence b of
-/// step s of a run with B sequences per step has index s · B + b.
+/// A window is a function of (seed, split, index), so no position in the data needs to be stored. In a run with B
+/// sequences per step, sequence b of step s has index s · B + b.
 ///
 /// Read next: src/train/data/text_data.cpp, vocabulary.h, regard/io/text_file.h.
 #pragma once
@@ -48,7 +48,7 @@ class REGARD_EXPORT TextData {
   ///
   /// @param text        The text, in UTF-8.
   /// @param vocabulary  The vocabulary.
-  /// @param length      L, tokens per window, at least 1.
+  /// @param length      L, the number of tokens per window, at least 1.
   /// @param source      Name of the text for error messages, usually the path of the file.
   /// @param stop        Stop token, polled while the text is tokenized.
   /// @throws InvalidArgument  if length < 1.
@@ -77,7 +77,7 @@ class REGARD_EXPORT TextData {
   /// @return The number of tokens in the part, minus L.
   Index num_windows(TaskSplit split) const;
 
-  /// Returns the start of a window.
+  /// Returns the position at which a window starts.
   ///
   /// With n = num_windows(split), the windows of epoch e have indices e · n … (e + 1) · n − 1. In each epoch, exactly
   /// one window starts at each position. The order is pseudo-random and differs between epochs.

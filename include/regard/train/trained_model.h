@@ -17,7 +17,7 @@
 
 namespace regard::inline v0 {
 
-/// A decoder with its vocabulary. Copies share memory.
+/// A decoder with its vocabulary. Copies share the memory of the parameters and of the vocabulary.
 struct TrainedModel {
   std::string folder;     ///< The folder that the model was loaded from.
   Decoder decoder;        ///< The decoder.
@@ -27,7 +27,7 @@ struct TrainedModel {
 /// Loads the model of a training run.
 ///
 /// @param path     Path of a run's folder, whose newest checkpoint is loaded, or of a checkpoint.
-/// @param options  How to read the files, and limits.
+/// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
 /// @throws DataError  as trained_model_folder(), load_decoder() and Vocabulary::read() do, and if the vocabulary

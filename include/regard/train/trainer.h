@@ -8,8 +8,8 @@
 ///                                                    └─▶ TrainingDiverged             └─◀ resume
 /// @endverbatim
 ///
-/// The settings and the source determine every bit of a run. The number of threads, the number of ranks, micro_batch,
-/// recompute, evaluation, saving and resuming do not affect the result.
+/// The settings and the source determine every bit of a run. The result does not depend on the number of threads, the
+/// number of ranks, micro_batch or recompute, or on evaluation, saving and resuming.
 ///
 /// Read next: src/train/trainer.cpp, batch_source.h, checkpoint.h, decoder_training.h.
 #pragma once
@@ -36,31 +36,31 @@ class REGARD_EXPORT TrainingDiverged : public DataError {
   ///
   /// @param message       The message.
   /// @param at_step       Number of optimizer steps before the failed one.
-  /// @param in_layer      Layer of the value; −1: outside the layers.
+  /// @param in_layer      Layer of the value; −1 if the value is outside the layers.
   /// @param in_operation  Operation that computed the value, for example "attention".
   TrainingDiverged(const std::string& message, Index at_step, Index in_layer, std::string in_operation);
   ~TrainingDiverged() override;                         ///< Destroys the exception.
   TrainingDiverged(const TrainingDiverged&) = default;  ///< Copies the exception.
 
   Index step;             ///< Number of optimizer steps before the failed one.
-  Index layer;            ///< Layer of the first value that is not finite; −1: outside the layers.
+  Index layer;            ///< Layer of the first value that is not finite; −1 if it is outside the layers.
   std::string operation;  ///< Operation that computed this value, for example "attention".
 };
 
-/// How well a model predicts a set of examples.
+/// The loss and the accuracy of a model on a set of examples.
 struct Evaluation {
   double loss = 0;              ///< Mean of `−ln p(target)` over all counted targets.
   Index num_targets = 0;        ///< Number of counted targets.
-  Index correct_targets = 0;    ///< Number of counted targets that are the first token with the largest logit.
+  Index correct_targets = 0;    ///< Number of counted targets equal to the first token with the largest logit.
   Index num_sequences = 0;      ///< Number of examples.
   Index correct_sequences = 0;  ///< Number of examples in which every counted target is correct.
 };
 
 /// A training run.
 ///
-/// With a GradientChain, each rank has a Trainer with the same settings and examples, and every rank calls step(),
-/// save() and resume() at the same points. After each step, all ranks have the same parameters as a run
-/// without a chain. Only rank 0 writes files.
+/// With a GradientChain, each rank has a Trainer with the same settings and examples, and every rank must call step(),
+/// save() and resume() at the same points. After each step, all ranks have the same parameters as a run without a
+/// chain. Only rank 0 writes files.
 ///
 /// @par Example
 /// @code{.cpp}
@@ -71,12 +71,13 @@ struct Evaluation {
 /// @endcode
 class REGARD_EXPORT Trainer {
  public:
-  /// Allocates everything and initializes the parameters.
+  /// Allocates all memory and initializes the parameters.
   ///
   /// @param settings  The settings, to which completed() is applied.
   /// @param source    Source of the examples.
   /// @param runtime   Threads and cancellation, for the initialization only.
-  /// @param chain     The ranks that compute each step together; must outlive the trainer. nullptr: one machine.
+  /// @param chain     The ranks that compute each step together, or nullptr for one machine. The chain must outlive the
+  ///                  trainer.
   /// @throws InvalidArgument  if a setting is out of range, if the vocabulary or the length does not match the source,
   ///                          or, on every rank, if the settings or the examples differ between ranks.
   /// @throws std::bad_alloc   if memory cannot be allocated.
@@ -101,9 +102,9 @@ class REGARD_EXPORT Trainer {
   /// Performs one optimizer step.
   ///
   /// @param runtime  Threads, scratch memory and cancellation. A stop takes effect before the parameters change. In a
-  ///                 chain, it takes effect before the step, on every rank if one of them is stopped.
+  ///                 chain, a stop on any rank takes effect before the step, on all ranks.
   /// @return The loss, the gradient norm and the learning rate.
-  /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message names the step, the layer and the
+  /// @throws TrainingDiverged  if the loss or a gradient is not finite. The message states the step, the layer and the
   ///                           operation.
   /// @throws Cancelled         if a stop is requested. The run is unchanged.
   TrainingStep step(const Runtime& runtime = {});
@@ -125,7 +126,7 @@ class REGARD_EXPORT Trainer {
   /// folder. In a chain, only rank 0 saves, and the checkpoint does not depend on the number of ranks.
   ///
   /// @param run    Path of the run's folder.
-  /// @param files  Files to keep in addition to those of the source.
+  /// @param files  Files to store in addition to those of the source.
   /// @return Path of the checkpoint; empty on ranks other than 0.
   /// @throws TrainingDiverged  if a parameter is not finite. Earlier checkpoints are unchanged.
   /// @throws DataError         as save_checkpoint() does, and on the other ranks if rank 0 throws.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The vocabulary of a model that Regard trains: the tokens, how a text is split into them, and the file in which a run
-/// stores them.
+/// The vocabulary of a model that Regard trains: its tokens, the tokenization of texts, and the file format in which a
+/// run stores it.
 ///
 /// @verbatim
 ///     characters     "a fox"      ▶  a│ │f│o│x               the characters of a text, in code point order
@@ -29,7 +29,7 @@
 
 namespace regard::inline v0 {
 
-/// How a text is split into tokens.
+/// The kind of tokens into which a text is split.
 enum class VocabularyKind {
   characters,  ///< Each character (code point) is a token.
   byte_pairs,  ///< Tokens are sequences of bytes within a word, formed by learned merges of pairs.
@@ -54,7 +54,7 @@ class REGARD_EXPORT Vocabulary {
   /// @param source  Name of the text for error messages, usually the path of the file.
   /// @param stop    Stop token, polled while the text is read.
   /// @return The vocabulary.
-  /// @throws DataError  if the text is empty or not valid UTF-8. The message gives the offset of the invalid byte.
+  /// @throws DataError  if the text is empty or not valid UTF-8. The message states the offset of the invalid byte.
   /// @throws Cancelled  if a stop is requested.
   static Vocabulary characters_of(std::string_view text, const std::string& source = "text",
                                   const std::stop_token& stop = {});
@@ -74,7 +74,7 @@ class REGARD_EXPORT Vocabulary {
   /// @param size              Number of tokens, from 256 to 2²⁴.
   /// @param source            Name of the text for error messages.
   /// @param stop              Stop token, polled during learning.
-  /// @param max_memory_bytes  Memory limit for learning, in bytes; absent: available_memory_bytes().
+  /// @param max_memory_bytes  Memory limit for learning, in bytes; if absent, available_memory_bytes().
   /// @return The vocabulary, with at most `size` tokens.
   /// @throws InvalidArgument  if size is out of range.
   /// @throws DataError        "source: needs N bytes of memory; M are available", before any memory is allocated.
@@ -87,15 +87,15 @@ class REGARD_EXPORT Vocabulary {
   ///
   /// @param words  The tokens: at least one, all distinct and not empty, in UTF-8, without whitespace.
   /// @return The vocabulary. The id of a word is its index.
-  /// @throws InvalidArgument  if a word is not valid. The message names it.
+  /// @throws InvalidArgument  if a word is invalid. The message states the word.
   static Vocabulary of_words(std::vector<std::string> words);
 
-  /// Reads a vocabulary from the text that json() writes. The text may be untrusted.
+  /// Reads a vocabulary from a text returned by json(). The text may be untrusted.
   ///
   /// @param json              The JSON text.
   /// @param source            Name of the text for error messages.
   /// @param stop              Stop token, polled while the text is read.
-  /// @param max_memory_bytes  Memory limit for reading, in bytes; absent: available_memory_bytes().
+  /// @param max_memory_bytes  Memory limit for reading, in bytes; if absent, available_memory_bytes().
   /// @return The vocabulary.
   /// @throws DataError  "source: byte N: …" if the text is invalid; "source: needs N bytes of memory; M are available",
   ///                    before any memory is allocated.
@@ -113,7 +113,7 @@ class REGARD_EXPORT Vocabulary {
   /// @return The text, which read() accepts.
   std::string json() const;
 
-  /// Returns how a text is split into tokens.
+  /// Returns the kind of tokens into which a text is split.
   VocabularyKind kind() const;
   /// Returns the number of tokens. Ids are 0 … size() − 1.
   Index size() const;
@@ -124,27 +124,28 @@ class REGARD_EXPORT Vocabulary {
   /// @throws InvalidArgument  if the id is out of range.
   std::string_view token(Index id) const;
 
-  /// Splits a text into tokens.
+  /// Tokenizes a text.
   ///
-  /// Byte pairs are merged within each word in the order in which they were learned. They can encode any text.
+  /// Byte pairs are merged within each word in the order in which they were learned. A byte-pair vocabulary can encode
+  /// any text.
   ///
-  /// @param text  The text, in UTF-8; for byte_pairs any bytes.
-  /// @param stop  Stop token, polled while the text is split.
+  /// @param text  The text, in UTF-8; for byte_pairs, any bytes.
+  /// @param stop  Stop token, polled while the text is tokenized.
   /// @return The ids.
   /// @throws InvalidArgument  "encode: byte N: …" if a character or word is not in the vocabulary.
   /// @throws Cancelled        if a stop is requested.
   std::vector<Index> encode(std::string_view text, const std::stop_token& stop = {}) const;
 
-  /// Splits a text into tokens, as encode() does, and appends 32-bit ids, which take half the memory.
+  /// Tokenizes a text, as encode() does, and appends 32-bit ids, which take half as much memory.
   ///
   /// @param text  The text.
   /// @param ids   Vector to which the ids are appended.
-  /// @param stop  Stop token, polled while the text is split.
+  /// @param stop  Stop token, polled while the text is tokenized.
   /// @throws InvalidArgument  as encode() does.
   /// @throws Cancelled        if a stop is requested.
   void append_ids(std::string_view text, std::vector<std::uint32_t>& ids, const std::stop_token& stop = {}) const;
 
-  /// Joins tokens into a text. Words are separated by a space.
+  /// Converts token ids to text. Words are separated by single spaces.
   ///
   /// @param ids  The ids.
   /// @return The text. For ids from encode(), it is the original text or, for words, the words separated by single

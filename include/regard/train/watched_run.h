@@ -40,7 +40,7 @@ struct TrainingSubject {
 /// @return The settings. The vocabulary and max_positions are 0, because they depend on the text.
 REGARD_EXPORT TrainingSettings text_recipe();
 
-/// Creates the subject of a task.
+/// Creates the training subject for a task.
 ///
 /// @param task      The task.
 /// @param settings  The settings, for example TrainingTask::recipe.
@@ -50,14 +50,14 @@ REGARD_EXPORT TrainingSettings text_recipe();
 REGARD_EXPORT TrainingSubject task_subject(const TrainingTask& task, const TrainingSettings& settings,
                                            TaskLabels labels = TaskLabels::correct);
 
-/// Creates the subject of a text.
+/// Creates the training subject for a text.
 ///
 /// @param text        The text, in UTF-8.
-/// @param vocabulary  Its vocabulary.
-/// @param settings    The settings, for example text_recipe(). The vocabulary of the model is set to that of the text,
-///                    and max_positions, if it is 0, to the length.
-/// @param source      Name of the text for error messages, usually the path of the file. The record keeps only the part
-///                    after its last slash.
+/// @param vocabulary  Vocabulary of the text.
+/// @param settings    The settings, for example text_recipe(). The model's vocabulary size is set to that of the
+///                    vocabulary, and max_positions, if it is 0, to the length.
+/// @param source      Name of the text for error messages, usually the path of the file. The record stores only the
+///                    part after the last slash.
 /// @param stop        Stop token, polled while the text is tokenized.
 /// @return The subject.
 /// @throws InvalidArgument  as completed() does, and if the length is below 1.
@@ -91,7 +91,7 @@ class REGARD_EXPORT WatchedRun {
   /// @param command        Command line to store in the record.
   /// @param max_snapshots  Maximum number of snapshots, as for snapshot_steps().
   /// @param runtime        Threads and cancellation.
-  /// @param chain          The ranks, as for Trainer; nullptr: one machine.
+  /// @param chain          The ranks, as for Trainer, or nullptr for one machine.
   /// @throws InvalidArgument  as Trainer and snapshot_steps() do.
   /// @throws std::bad_alloc   if memory cannot be allocated.
   /// @throws Cancelled        if a stop is requested.
@@ -100,9 +100,9 @@ class REGARD_EXPORT WatchedRun {
 
   /// Returns the task or text that the run is trained on, and its settings.
   const TrainingSubject& subject() const { return subject_; }
-  /// Returns the run itself, for example to save it.
+  /// Returns the trainer, for example to save the run.
   Trainer& trainer() { return trainer_; }
-  /// Returns the run itself, read-only.
+  /// Returns the trainer, read-only.
   const Trainer& trainer() const { return trainer_; }
   /// Returns the record so far.
   const TrainingRecord& record() const { return record_; }
@@ -122,8 +122,8 @@ class REGARD_EXPORT WatchedRun {
   /// @throws Cancelled  if a stop is requested.
   LoadedCheckpoint resume(const std::string& path, const std::stop_token& stop = {});
 
-  /// Performs a step. If a snapshot is due, all heads are observed before the step. After it, the model is evaluated
-  /// on training and held-out examples: 32 of each, or more if they are shorter than 32 tokens.
+  /// Performs a step. If a snapshot is due, all heads are observed before the step. After the step, the model is
+  /// evaluated on training and held-out examples: 32 of each, or more if examples are shorter than 32 tokens.
   ///
   /// @param runtime  Threads, scratch memory and cancellation.
   /// @return The point on the curve.
@@ -141,7 +141,7 @@ class REGARD_EXPORT WatchedRun {
   Index steps_done() const { return static_cast<Index>(trainer_.history().size()); }
   // Adds a snapshot, unless one exists for this step or another rank observes the heads.
   void observe(const Runtime& runtime);
-  // Sets what is measured at a snapshot.
+  // Sets the values that are measured at a snapshot.
   void evaluate(CurvePoint& point, const Runtime& runtime);
 
   TrainingSubject subject_;

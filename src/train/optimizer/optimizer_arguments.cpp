@@ -61,8 +61,7 @@ void expect_separate(std::string_view function, std::initializer_list<NamedMemor
   for (auto b = arrays.begin(); b != arrays.end(); ++b) {
     for (auto a = arrays.begin(); a != b; ++a) {
       if (share_a_byte(a->bytes, b->bytes))
-        throw InvalidArgument(fmt::format("{}: the memory of {} overlaps that of {}; expected separate memory",
-                                          function, b->name, a->name));
+        throw InvalidArgument(fmt::format("{}: {} overlaps {}; expected separate memory", function, b->name, a->name));
     }
   }
 }
