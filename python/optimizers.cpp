@@ -138,7 +138,7 @@ void bind_optimizers(nb::module_& module) {
              nb::sig("def adamw_step(parameters: object, gradients: object, first_moment: object, "
                      "second_moment: object, *, learning_rate: float = 0.001, beta1: float = 0.9, "
                      "beta2: float = 0.999, epsilon: float = 1e-08, weight_decay: float = 0.01, "
-                     "gradient_scale: float = 1.0, step: int = 1, num_threads: int = 0) -> None"),
+                     "gradient_scale: float = 1.0, step: int, num_threads: int = 0) -> None"),
              "Performs a step of AdamW, in place, on contiguous float32 or float64 arrays of any shape.");
 #ifdef REGARD_PYTHON_MODEL
   module.def("muon_step", &muon_step_of, nb::arg("matrix"), nb::arg("gradient"), nb::arg("first_moment"),

@@ -197,7 +197,7 @@ TYPED_TEST(Optimizer, AdamwStoresSubnormalMomentsAsZero) {
 TEST(AdamwRejections, NameTheArgument) {
   std::vector<float> four(4), other(4), third(4), fourth(4), three(3);
   const auto sizes = [&](std::span<float> p, std::span<float> g, std::span<float> m, std::span<float> v) {
-    return rejection([&] { adamw_step<float>(p, g, m, v, {}); });
+    return rejection([&] { adamw_step<float>(p, g, m, v, {.step = 1}); });
   };
   EXPECT_EQ(sizes(four, other, third, fourth), "accepted");
   EXPECT_EQ(sizes({}, {}, {}, {}), "accepted");

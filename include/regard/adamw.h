@@ -25,7 +25,7 @@ struct AdamwOptions {
   double epsilon = 1e-8;        ///< Added to the square root of the second moment; above 0.
   double weight_decay = 0.01;   ///< Decoupled decay, at least 0: a step subtracts learning_rate · weight_decay · p.
   double gradient_scale = 1;    ///< Factor applied to the gradients, for example the result of clip_factor().
-  Index step = 1;               ///< Step number for the bias correction, starting at 1.
+  Index step = 0;               ///< Step number for the bias correction, starting at 1. Required.
 };
 
 /// Performs an AdamW step.

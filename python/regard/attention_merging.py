@@ -62,7 +62,7 @@ def attention_partials(
     Raises
     ------
     ValueError
-        An argument is invalid, or sinks, dropout or packed sequences are given. The error is raised before any work
+        If an argument is invalid, or sinks, dropout or packed sequences are given. The error is raised before any work
         is done.
 
     Examples
@@ -123,7 +123,7 @@ def attention_merge(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -179,7 +179,7 @@ def attention_merge_lse(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples

@@ -193,10 +193,10 @@ def attention(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
     TypeError
-        An argument is not an array, an option has the wrong type, or a keyword is the name of an option in another
+        If an argument is not an array, an option has the wrong type, or a keyword is the name of an option in another
         library.
     BufferError
         If a DLPack export cannot be used.
@@ -300,7 +300,7 @@ def attention_backward(
     Raises
     ------
     ValueError
-        An argument is invalid, or options differ from those of the forward call. The error is raised before any work
+        If an argument is invalid, or options differ from those of the forward call. The error is raised before any work
         is done.
 
     Notes

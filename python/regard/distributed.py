@@ -130,7 +130,7 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     Raises
     ------
     ValueError
-        The communicator is already connected, or the timeout is not positive.
+        If the communicator is already connected, or the timeout is not positive.
     TypeError
         If comm is neither a communicator nor a process group.
     """

@@ -44,7 +44,7 @@ def embedding_forward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -91,7 +91,7 @@ def embedding_backward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -141,7 +141,7 @@ def rotary_forward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -191,7 +191,7 @@ def rotary_backward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -254,7 +254,7 @@ def cross_entropy_forward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples

@@ -97,7 +97,7 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     Raises
     ------
     ValueError
-        The number of words or of axes does not match, or there are too many weights.
+        If the number of words or of axes does not match, or there are too many weights.
     TypeError
         If an element is not a number.
 

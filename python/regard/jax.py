@@ -146,7 +146,7 @@ def attention(
         If the shapes or types of query, key and value are invalid. Errors in the values of options are raised when the
         compiled function runs.
     TypeError
-        An option does not exist.
+        If an option does not exist.
 
     Notes
     -----

@@ -101,7 +101,7 @@ class KvCache:
         Raises
         ------
         RuntimeError
-            The block is not a consistent cache; the message states the byte offset.
+            If the block is not a consistent cache; the message states the byte offset.
         ValueError
             If the block is not aligned or not contiguous.
         """
@@ -128,7 +128,7 @@ class KvCache:
         ValueError
             If the arrays do not match the cache, a sequence would exceed its capacity, or the memory is read-only.
         RuntimeError
-            No page is free. In this case, the cache is unchanged.
+            If no page is free. In this case, the cache is unchanged.
         """
         self._cache.append(key, value, sequence, counts)
 
@@ -314,7 +314,7 @@ def attention_decode(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -381,7 +381,7 @@ def attention_decode_partials(
     Raises
     ------
     ValueError
-        An argument is invalid, or sinks, dropout, key lengths or packed sequences are given. The error is raised
+        If an argument is invalid, or sinks, dropout, key lengths or packed sequences are given. The error is raised
         before any work is done.
 
     Examples

@@ -92,7 +92,7 @@ def linear_forward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -146,7 +146,7 @@ def linear_backward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -187,7 +187,7 @@ def activation_forward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -229,7 +229,7 @@ def activation_backward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -264,7 +264,7 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -304,7 +304,7 @@ def swiglu_backward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples

@@ -273,7 +273,7 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     Raises
     ------
     RuntimeError
-        A file cannot be read or is invalid; the message states its path.
+        If a file cannot be read or is invalid; the message states its path.
     """
     return Model(_regard.load_model(folder, map))
 
@@ -323,7 +323,7 @@ def explain(
     ValueError
         If the input cannot be explained.
     RuntimeError
-        The JSON text is invalid; the message states the byte offset.
+        If the JSON text is invalid; the message states the byte offset.
 
     Examples
     --------
@@ -429,6 +429,6 @@ def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> numpy.n
     Raises
     ------
     ValueError
-        A text is too long; the message states its index.
+        If a text is too long; the message states its index.
     """
     return _regard.embed(_native("embed", model), _texts("embed", "texts", texts), truncate)  # type: ignore[no-any-return]

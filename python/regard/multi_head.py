@@ -83,7 +83,7 @@ def multi_head_attention_forward(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
@@ -177,7 +177,7 @@ def multi_head_attention_backward(
     Raises
     ------
     ValueError
-        An argument is invalid, or options differ from those of the forward call. The message states the name of the
+        If an argument is invalid, or options differ from those of the forward call. The message states the name of the
         argument, its value and the expected value, or these options. The error is raised before any gradient is
         written.
 

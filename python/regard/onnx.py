@@ -119,7 +119,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Raises
     ------
     ValueError
-        The standard does not allow the arguments, or the opset does not define them.
+        If the standard does not allow the arguments, or the opset does not define them.
     TypeError
         If an argument is not a NumPy array.
 

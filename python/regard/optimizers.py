@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def adamw_step(
     parameters: AnyArray, gradients: AnyArray, first_moment: AnyArray, second_moment: AnyArray, *,
     learning_rate: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08,
-    weight_decay: float = 0.01, gradient_scale: float = 1.0, step: int = 1, num_threads: int = 0,
+    weight_decay: float = 0.01, gradient_scale: float = 1.0, step: int, num_threads: int = 0,
 ) -> None:
     """Perform a step of AdamW in place.
 
@@ -46,7 +46,7 @@ def adamw_step(
         The decoupled weight decay: a step subtracts ``learning_rate · weight_decay · parameters``.
     gradient_scale : float, default 1.0
         The factor applied to the gradients, for example the result of :func:`clip_factor`.
-    step : int, default 1
+    step : int
         The step number for the bias correction, starting at 1.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
@@ -54,14 +54,14 @@ def adamw_step(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples
     --------
     >>> import numpy as np, regard
     >>> p, m, v = np.ones(3), np.zeros(3), np.zeros(3)
-    >>> regard.adamw_step(p, np.array([1.0, 0.0, -2.0]), m, v, learning_rate=0.1, weight_decay=0.0)
+    >>> regard.adamw_step(p, np.array([1.0, 0.0, -2.0]), m, v, step=1, learning_rate=0.1, weight_decay=0.0)
     >>> p.round(6)
     array([0.9, 1. , 1.1])
     """
@@ -104,7 +104,7 @@ def muon_step(
     Raises
     ------
     ValueError
-        An argument is invalid. The message states its name, its value and the expected value. The error is raised
+        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
         before any work is done.
 
     Examples

@@ -349,7 +349,7 @@ def scaled_dot_product_attention(
     Raises
     ------
     ValueError
-        The call cannot be computed. The function never falls back to PyTorch.
+        If the call cannot be computed. The function never falls back to PyTorch.
     TypeError
         If an argument is not a tensor.
 

@@ -140,7 +140,7 @@ def train(
     Raises
     ------
     ValueError
-        A setting is invalid. The message states its name, its value and the expected value.
+        If a setting is invalid. The message states its name, its value and the expected value.
     RuntimeError
         If the loss is not finite, or a file cannot be read or written.
 
@@ -338,7 +338,7 @@ class Training:
         Raises
         ------
         RuntimeError
-            A file cannot be written, or the folder contains a checkpoint of a later step.
+            If a file cannot be written, or the folder contains a checkpoint of a later step.
         """
         return self._native.save(folder)
 
@@ -425,7 +425,7 @@ class TrainedModel:
         Raises
         ------
         ValueError
-            The text contains a character or a word that is not in the vocabulary.
+            If the text contains a character or a word that is not in the vocabulary.
         """
         return self._native.encode(text)
 

@@ -79,14 +79,14 @@ READ_ONLY.flags.writeable = False
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: regard.adamw_step(*np.ones((3, 4)), READ_ONLY), "adamw_step: second_moment is read-only"),
-    (lambda: regard.adamw_step(np.ones((4, 2))[:, :1], *np.ones((3, 4, 1))), "parameters has strides (2, 1) in shape (4, 1); expected a contiguous array"),
-    (lambda: regard.adamw_step(np.ones((2, 3)), np.ones((3, 2)), *np.ones((2, 2, 3))), "gradients has shape (3, 2); expected (2, 3), the shape of parameters"),
-    (lambda: regard.adamw_step(np.ones(4), np.ones(4, "float32"), *np.ones((2, 4))), "gradients has type float32; expected float64"),
-    (lambda: regard.adamw_step(*np.ones((4, 4), "float16")), "parameters has type float16; expected float32 or float64"),
+    (lambda: regard.adamw_step(*np.ones((3, 4)), READ_ONLY, step=1), "adamw_step: second_moment is read-only"),
+    (lambda: regard.adamw_step(np.ones((4, 2))[:, :1], *np.ones((3, 4, 1)), step=1), "parameters has strides (2, 1) in shape (4, 1); expected a contiguous array"),
+    (lambda: regard.adamw_step(np.ones((2, 3)), np.ones((3, 2)), *np.ones((2, 2, 3)), step=1), "gradients has shape (3, 2); expected (2, 3), the shape of parameters"),
+    (lambda: regard.adamw_step(np.ones(4), np.ones(4, "float32"), *np.ones((2, 4)), step=1), "gradients has type float32; expected float64"),
+    (lambda: regard.adamw_step(*np.ones((4, 4), "float16"), step=1), "parameters has type float16; expected float32 or float64"),
     (lambda: regard.adamw_step(*np.ones((4, 4)), step=0), "adamw_step: step is 0; expected 1 or more"),
-    (lambda: regard.adamw_step(*np.ones((4, 4)), beta1=1), "adamw_step: beta1 is 1"),
-    (lambda: regard.adamw_step(READ_ONLY.copy(), *[np.ones(4)] * 3), "adamw_step: "),
+    (lambda: regard.adamw_step(*np.ones((4, 4)), beta1=1, step=1), "adamw_step: beta1 is 1"),
+    (lambda: regard.adamw_step(READ_ONLY.copy(), *[np.ones(4)] * 3, step=1), "adamw_step: "),
     (lambda: regard.muon_step(np.ones((3, 4)), np.ones((4, 3)), np.ones((3, 4))), "muon_step: gradient"),
     (lambda: regard.muon_step(*np.ones((3, 3, 4)), iterations=0), "muon_step: iterations is 0"),
     (lambda: regard.global_norm(np.ones((4, 4)).T[:2]), "values has strides"),
@@ -99,4 +99,9 @@ def test_invalid_arguments_are_rejected_by_name(call, words):
 
 def test_a_step_of_another_keyword_is_rejected():
     with pytest.raises(TypeError, match="unexpected keyword argument 'lr'"):
-        regard.adamw_step(*np.ones((4, 4)), lr=1)
+        regard.adamw_step(*np.ones((4, 4)), step=1, lr=1)
+
+
+def test_the_step_number_is_required():
+    with pytest.raises(TypeError, match="step"):
+        regard.adamw_step(*np.ones((4, 4)))
