@@ -65,7 +65,7 @@ UNSUPPORTED = {
     "dates": (lambda x: x.astype("datetime64[s]"), TypeError, "type datetime64"),
     "0-d": (lambda x: np.float32(1).reshape(()), ValueError, "0 axes"),
     "NumPy scalar": (lambda x: np.float32(1), ValueError, "0 axes"),
-    "three axes": (lambda x: x[0], ValueError, ("has 3 axes in shape (1, 2, 8); expected 4, as in"),
+    "three axes": (lambda x: x[0], ValueError, "has 3 axes in shape (1, 2, 8); expected 4, as in"),
     "masked": (lambda x: np.ma.masked_array(x, x > 0), TypeError, "masked array"),
     "long double": (lambda x: x.astype(np.longdouble), ValueError, "elements of format 'g'"),
     "float8": (lambda x: x.astype(ml_dtypes.float8_e4m3fn), TypeError, "float8_e4m3fn"),

@@ -111,7 +111,7 @@ REJECTED = [
     (dict(opset=22), "opset is 22"),
     (dict(nonpad=np.array([1]), opset=23), "opset 23 has no nonpad_kv_seqlen"),
     (dict(left_window_size=1, opset=24), "opset 24 has no window"),
-    (dict(q_num_heads=2), "for inputs of 3 axes"),
+    (dict(q_num_heads=2), "apply only to inputs with 3 axes"),
     (dict(qk_matmul_output_mode=4), "qk_matmul_output_mode is 4"),
     (dict(softmax_precision=2), "softmax_precision is 2"),
     (dict(num_outputs=5), "num_outputs is 5"),
