@@ -281,6 +281,16 @@ TEST(Explain, ExpandsCells) {
   EXPECT_THROW(expand_cell(e, step(e, "scores"), {.row = 0, .column = 0, .head = 1}, 4), std::invalid_argument);
 }
 
+TEST(Explain, ParenthesizesANegativeLargestScore) {
+  ExplainInput in = love();
+  for (double& number : in.matrices[2].matrix.numbers) number = -number;
+  const Explanation e = explain(in);
+  const CellDerivation weight = expand_cell(e, step(e, "weights"), {.row = 0, .column = 0}, 4);
+  EXPECT_EQ(weight.terms[0].label, "e^(−5 − (−2)), I");
+  EXPECT_EQ(weight.lines[0].text, "−2");
+  EXPECT_EQ(weight.lines[1].text, "e^(−5 − (−2)) = 0.0498");
+}
+
 TEST(Explain, ExpandsPaperCells) {
   ExplainInput in = by_hand();
   in.settings.scale.rule = ScaleRule::floor_half;

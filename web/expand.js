@@ -3,7 +3,7 @@
 // How a number was computed, as terms and lines. For small steps the file has the derivation of every cell, from the C++
 // side; the products of a score and a weight's share of its row are computed here, for any row.
 // Read next: src/explain/steps/expansion.cpp, derivation_figure.js.
-import { plain_number } from "./numbers.js";
+import { plain_number, subtrahend } from "./numbers.js";
 
 /**
  * Terms that add up, each a product of its factors (or, of kind "shares", an exponential); then lines of text.
@@ -69,7 +69,7 @@ export function expand_share(seen, at, row_max, row_sum, weight, digits) {
   }
   const power = number(exponential(seen[at].score, row_max));
   work.lines.push({ name: "largest score", text: number(row_max) },
-    { name: "exponential", text: `e^(${number(seen[at].score)} − ${number(row_max)}) = ${power}` },
+    { name: "exponential", text: `e^(${number(seen[at].score)} − ${subtrahend(row_max, digits)}) = ${power}` },
     { name: "sum of all", text: number(row_sum) },
     { name: "share", text: `${power} / ${number(row_sum)} = ${number(weight)}` });
   return work;

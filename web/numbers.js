@@ -135,3 +135,9 @@ export function plain_number(x, digits) {
   if (x !== 0 && Math.abs(x) < 0.5 * 10 ** -decimals) return scientific_number(x, 3);
   return styled_number(x, style_for([x], Number.isInteger(x) ? null : decimals));
 }
+
+/** As plain_number(), after a minus sign: a negative number is in parentheses. @param {number} x @param {number} digits */
+export function subtrahend(x, digits) {
+  const text = plain_number(x, digits);
+  return x < 0 ? `(${text})` : text;
+}

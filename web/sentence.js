@@ -7,7 +7,7 @@
 //
 // A head of the figures is layer · heads + head. Read next: src/explain/sentence/sentence_html.cpp, attention.js.
 import { bytes_of } from "./bytes.js";
-import { plain_number, two_decimals } from "./numbers.js";
+import { plain_number, subtrahend, two_decimals } from "./numbers.js";
 import { add_term, expand_products } from "./expand.js";
 import { stage_index } from "./attention.js";
 
@@ -193,7 +193,7 @@ export function read_sentence(data, page) {
     }
     const x = score(head, word, key_word);
     const exponential = plain_number(Math.exp(x - shift), 2);
-    const power = shift === 0 ? `e^${plain_number(x, 2)}` : `e^(${plain_number(x, 2)} − ${plain_number(shift, 2)})`;
+    const power = shift === 0 ? `e^${plain_number(x, 2)}` : `e^(${plain_number(x, 2)} − ${subtrahend(shift, 2)})`;
     const sum = plain_number(total(head, word), 2);
     work.lines.push({ name: "exponential", text: `${power} = ${exponential}` }, { name: "sum of all", text: sum },
       { name: "share", text: `${exponential} / ${sum} = ${plain_number(work.result, 2)}` });

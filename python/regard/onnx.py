@@ -53,7 +53,7 @@ def _joined(name: str, past: _Array, new: _Array) -> _Array:
 
 
 def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -> dict[str, _Array]:
-    """attn_mask as the options mask and bias; −∞ hides a key. padded: whether keys without a column are also hidden."""
+    """attn_mask as the options mask and bias; −∞ hides a key. padded: whether keys beyond its last column are hidden, too."""
     if attn_mask is None:
         return {}
     boolean = attn_mask.dtype == bool
@@ -98,7 +98,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     softcap : float, default 0.0
         The soft cap of the scores; 0 means none.
     softmax_precision : {1, 10, 11, 16}, optional
-        With 11 (double), everything is computed in float64; for all other values, float32 is sufficient.
+        With 11 (double), everything is computed in float64. Other values have no effect.
     q_num_heads, kv_num_heads : int, optional
         The numbers of heads; required for arrays with three axes.
     qk_matmul_output_mode : {0, 1, 2, 3}, default 0
@@ -121,7 +121,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     ValueError
         If the standard does not allow the arguments, or the opset does not define them.
     TypeError
-        If an argument is not a NumPy array.
+        If an array is not a NumPy array, or a number of heads or a window size is not an integer.
 
     Examples
     --------
@@ -149,11 +149,11 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     if left_window_size < -1 or right_window_size < -1:
         _reject(f"left_window_size is {left_window_size} and right_window_size {right_window_size}; expected -1 or more")
     if (left_window_size, right_window_size) != (-1, -1) and opset < 25:
-        _reject(f"opset {opset} has no window; expected left_window_size and right_window_size -1")
+        _reject(f"opset {opset} has no window; expected left_window_size and right_window_size to be -1")
     if nonpad_kv_seqlen is not None and opset < 24:
         _reject("opset 23 has no nonpad_kv_seqlen")
     if (past_key is None) != (past_value is None):
-        _reject(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or none")
+        _reject(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or neither")
     if past_key is not None and nonpad_kv_seqlen is not None:
         _reject("nonpad_kv_seqlen and past_key are both given; expected only one of them")
     flat = Q.ndim == 3

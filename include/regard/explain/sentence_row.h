@@ -6,7 +6,7 @@
 ///     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
 /// @endverbatim
 ///
-/// Every value is a sum in double over the trace's float values. A word with several pieces is treated as a whole:
+/// Values are computed in double from the float values of the trace. A word with several pieces is treated as a whole:
 /// - Its attention is the sum over the key's pieces and the mean over the query's pieces.
 /// - Its vector is the mean of the pieces' vectors.
 /// - q·k is defined for a pair of pieces and is not averaged: the softmax of a mean is not the mean of the softmaxes.
@@ -192,7 +192,7 @@ REGARD_EXPORT std::string_view minilm_sha256(ElementType type);
 
 /// The source of a head's baselines.
 enum class Baseline {
-  test_sentences,  ///< minilm_baseline(); used for that checkpoint, rounded or not.
+  test_sentences,  ///< minilm_baseline(); used for all-MiniLM-L6-v2, rounded or not.
   this_sentence,   ///< The word pairs of this sentence; used for all other models.
 };
 
@@ -226,7 +226,8 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 
 /// Ranks the heads of a model by salience.
 ///
-/// The target is another content word. If there is none, it is another word that is not special or, if there is no such
+/// For each head, the pair with the highest salience is returned. Its target is a content word other than the query
+/// word. If there is none, it is another word that is not special or, if there is no such
 /// word either, any key. Hidden words are never targets, nor are words after the query in a causal model. All tokens of
 /// a causal model except whitespace count as content words. If `word` is absent, the query word is chosen as well,
 /// again preferably among content words.

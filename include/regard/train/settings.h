@@ -50,7 +50,7 @@ struct TrainingSettings {
   DecoderConfig model;     ///< Configuration of the model.
   Index steps = 1000;      ///< Number of optimizer steps.
   Index batch = 16;        ///< Sequences per step.
-  Index micro_batch = 0;   ///< Sequences per call to forward_backward(), without effect on the bits; 0 means batch.
+  Index micro_batch = 0;   ///< Sequences per call to forward_backward(); 0 means batch. Does not affect any bit.
   Index length = 0;        ///< Tokens per sequence, L; 0 means max_positions of the model.
   std::uint64_t seed = 0;  ///< Seed of the parameters, the batches and dropout.
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< The optimizer.
@@ -74,8 +74,8 @@ struct TrainingSettings {
 ///
 /// @param settings  The settings.
 /// @return The settings, with completed() applied to the model, and with micro_batch and length replaced if they are 0.
-/// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range, or as completed() does
-///                          for the model.
+/// @throws InvalidArgument  "training: warmup is X; expected …" if a field is out of range. Errors in the model
+///                          are those of completed(DecoderConfig).
 ///
 /// @par Example
 /// @code{.cpp}

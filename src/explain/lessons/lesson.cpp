@@ -22,7 +22,7 @@ struct Lesson {
 };
 constexpr std::array kLessons = {
     Lesson{"three-words", "000", "One head, number by number: queries, keys, values, weights", lesson_three_words},
-    Lesson{"roles", "001", "Query, key, value: the same words, four sets of matrices", lesson_roles},
+    Lesson{"roles", "001", "Query, key, value: the same words, four choices of projection", lesson_roles},
     Lesson{"one-function", "002", "All in one function: the mask, variances, two forms of softmax",
            lesson_one_function},
     Lesson{"from-seed", "003", "From a seed: naive attention, keys, queries, one sum in two orders", lesson_from_seed},

@@ -223,6 +223,8 @@ void expand_masked(const Explanation& explanation, const Step& step, const Cell&
 
 void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,
                   CellDerivation& work) {
+  const std::string largest = working_number(row_max, digits);
+  const std::string subtrahend = row_max < 0 ? "(" + largest + ")" : largest;
   const Matrix& scores = *step.operands[0].matrix;
   const Index query = as.token(cell);
   const auto score_of = [&](Index j) { return as.number(scores, cell.head, query, j); };
@@ -230,8 +232,8 @@ void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int
     if (as.hidden(step.result, cell.head, query, j)) continue;
     const double exponential = std::exp(score_of(j) - row_max);
     const double before = work.terms.empty() ? 0.0 : work.terms.back().partial_sum;
-    work.terms.push_back({fmt::format("e^({} − {}), {}", working_number(score_of(j), digits),
-                                      working_number(row_max, digits), axis_label(as.across_axis(step), j)),
+    work.terms.push_back({fmt::format("e^({} − {}), {}", working_number(score_of(j), digits), subtrahend,
+                                      axis_label(as.across_axis(step), j)),
                           {score_of(j)},
                           exponential,
                           before + exponential});
@@ -242,9 +244,8 @@ void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int
   }
   const double score = score_of(as.across(cell));
   const std::string exponential = working_number(std::exp(score - row_max), digits);
-  work.lines.push_back({"largest score", working_number(row_max, digits)});
-  const std::string power =
-      fmt::format("e^({} − {}) = {}", working_number(score, digits), working_number(row_max, digits), exponential);
+  work.lines.push_back({"largest score", largest});
+  const std::string power = fmt::format("e^({} − {}) = {}", working_number(score, digits), subtrahend, exponential);
   const std::string share =
       fmt::format("{} / {} = {}", exponential, working_number(row_sum, digits), working_number(work.result, digits));
   work.lines.push_back({"exponential", power});
