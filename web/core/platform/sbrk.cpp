@@ -11,7 +11,7 @@
 namespace {
 
 constexpr std::uintptr_t kPage = 1 << 16;
-constexpr std::uintptr_t kStep = 128;  // pages: 8 MiB
+constexpr std::uintptr_t kStep = 64;  // pages: 4 MiB
 
 std::uintptr_t memory_end() { return __builtin_wasm_memory_size(0) * kPage; }
 bool grow(std::uintptr_t num_pages) {
