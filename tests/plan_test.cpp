@@ -245,7 +245,7 @@ TYPED_TEST(Plans, Optimizers) {
   using T = TypeParam;
   std::vector<T> parameters(50000, 1), gradients(50000), first_moment(50000), second_moment(50000);
   const Plan adamw = expect_to_the_byte(
-      [&](const Runtime& r) { adamw_step<T>(parameters, gradients, first_moment, second_moment, {}, r); });
+      [&](const Runtime& r) { adamw_step<T>(parameters, gradients, first_moment, second_moment, {.step = 1}, r); });
   ASSERT_EQ(adamw.operators.size(), 1u);
   EXPECT_EQ(adamw.operators[0].bytes, 7.0 * 50000 * sizeof(T));
 }

@@ -211,8 +211,9 @@ void check_layers() {
   });
   if constexpr (!std::same_as<T, bfloat16>) {
     std::vector<T> trained(20000), gradients(20000), first_moment(20000), second_moment(20000);
-    expect_no_thread("adamw_step",
-                     [&](const Runtime& r) { adamw_step<T>(trained, gradients, first_moment, second_moment, {}, r); });
+    expect_no_thread("adamw_step", [&](const Runtime& r) {
+      adamw_step<T>(trained, gradients, first_moment, second_moment, {.step = 1}, r);
+    });
     const auto tokens = numbers<T, 3>(random, {1, R, I});
     const auto wide = numbers<T, 2>(random, {I, 32}), narrow = numbers<T, 2>(random, {I, 16});
     const auto joined = numbers<T, 2>(random, {32, I});
