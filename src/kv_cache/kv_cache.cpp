@@ -246,7 +246,7 @@ InputView<3> rows_of(const InputView<4>& view, Index sequence, Index count) {
 
 void check_pages(const char* name, Index needed, Index free) {
   if (needed > free)
-    throw OutOfPages(std::string(name) + ": " + "pages needed: " + std::to_string(needed) +
+    throw OutOfPages(std::string(name) + ": pages needed: " + std::to_string(needed) +
                      ", free: " + std::to_string(free) + "; truncate a sequence or create the cache with more pages");
 }
 

@@ -94,6 +94,11 @@ std::string working_number(double x, int digits) {
                                     whole ? std::optional<int>() : decimals, true));
 }
 
+std::string working_subtrahend(double x, int digits) {
+  const std::string text = working_number(x, digits);
+  return x < 0 ? "(" + text + ")" : text;
+}
+
 void add_term(CellDerivation& work, std::string label, std::vector<double> factors) {
   double product = 1.0;
   for (double factor : factors) product *= factor;
@@ -223,8 +228,7 @@ void expand_masked(const Explanation& explanation, const Step& step, const Cell&
 
 void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,
                   CellDerivation& work) {
-  const std::string largest = working_number(row_max, digits);
-  const std::string subtrahend = row_max < 0 ? "(" + largest + ")" : largest;
+  const std::string subtrahend = working_subtrahend(row_max, digits);
   const Matrix& scores = *step.operands[0].matrix;
   const Index query = as.token(cell);
   const auto score_of = [&](Index j) { return as.number(scores, cell.head, query, j); };
@@ -244,7 +248,7 @@ void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int
   }
   const double score = score_of(as.across(cell));
   const std::string exponential = working_number(std::exp(score - row_max), digits);
-  work.lines.push_back({"largest score", largest});
+  work.lines.push_back({"largest score", working_number(row_max, digits)});
   const std::string power = fmt::format("e^({} − {}) = {}", working_number(score, digits), subtrahend, exponential);
   const std::string share =
       fmt::format("{} / {} = {}", exponential, working_number(row_sum, digits), working_number(work.result, digits));

@@ -47,6 +47,8 @@ struct TokensFirst {
 
 // A number within a line of the working: short ones in full, longer ones rounded, tiny ones by their power of ten.
 std::string working_number(double x, int digits);
+// The same after a minus sign: a negative number in parentheses.
+std::string working_subtrahend(double x, int digits);
 // A term with the product of its factors, adding to the sum so far.
 void add_term(CellDerivation& work, std::string label, std::vector<double> factors);
 // Sets the difference between the plain sum of the terms and the result, which may have been rounded differently.

@@ -222,10 +222,8 @@ void expand_difference(const Explanation&, const Step& step, const Cell& cell, i
   const bool transposed = step.request.transpose == "right";
   const double b = kept_number(*step.operands[1].matrix, 0, transposed ? cell.column : cell.row,
                                transposed ? cell.row : cell.column);
-  const std::string subtrahend = working_number(b, digits);
-  work.lines.push_back(
-      {"difference", fmt::format("{} − {} = {}", working_number(a, digits), b < 0 ? "(" + subtrahend + ")" : subtrahend,
-                                 working_number(work.result, digits))});
+  work.lines.push_back({"difference", fmt::format("{} − {} = {}", working_number(a, digits),
+                                                  working_subtrahend(b, digits), working_number(work.result, digits))});
 }
 
 void expand_focus_vectors(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
