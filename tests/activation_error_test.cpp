@@ -7,7 +7,7 @@
 #include "support/activation_reference.h"
 #include "support/function_error.h"
 
-namespace regard {
+namespace regard::activation_error_test {
 namespace {
 
 using KernelActivation = kernels::Activation;
@@ -180,4 +180,4 @@ TEST(ActivationErrorDouble, Silu) { check_double(silu_function<double>(), 755); 
 TEST(ActivationErrorDouble, SiluDerivative) { check_double(silu_derivative_function<double>(), 755); }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::activation_error_test

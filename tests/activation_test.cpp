@@ -15,7 +15,7 @@
 #include "support/same_bits.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::activation_test {
 namespace {
 
 using enum Activation;
@@ -416,4 +416,4 @@ TEST(ActivationRejections, NameTheArgumentBeforeAnyWork) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::activation_test

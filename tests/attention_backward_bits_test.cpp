@@ -15,7 +15,7 @@
 #include "support/backward_cases.h"
 #include "support/counting_memory.h"
 
-namespace regard {
+namespace regard::attention_backward_bits_test {
 namespace {
 
 template <class T>
@@ -714,4 +714,4 @@ TEST(BackwardSoftmaxState, NaNAffectsOnlyItsOwnRow) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_backward_bits_test

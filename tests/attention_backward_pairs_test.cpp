@@ -12,7 +12,7 @@
 // Read next: attention_backward_test.cpp, attention_bf16_test.cpp, kernels/attention_backward.cpp.
 #include "support/backward_cases.h"
 
-namespace regard {
+namespace regard::attention_backward_pairs_test {
 namespace {
 
 using B16 = bfloat16;
@@ -262,4 +262,4 @@ TEST(BackwardPairs, PoisonInEitherElementOfAPair) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_backward_pairs_test

@@ -17,7 +17,7 @@
 #include "support/backward_cases.h"
 #include "support/data_path.h"
 
-namespace regard {
+namespace regard::attention_backward_test {
 namespace {
 
 template <class T>
@@ -321,4 +321,4 @@ TEST(BackwardContinued, MistakesAreRejected) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_backward_test

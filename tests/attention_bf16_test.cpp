@@ -13,7 +13,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_bf16_test {
 namespace {
 
 using B16 = bfloat16;
@@ -438,4 +438,4 @@ TEST(Bfloat16PairsBits, OnlySetsWithTheInstructionUsePairs) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_bf16_test

@@ -13,7 +13,7 @@
 #include "support/attention_checks.h"
 #include "support/floating_point_state.h"
 
-namespace regard {
+namespace regard::attention_bits_test {
 namespace {
 
 template <class T>
@@ -409,4 +409,4 @@ TYPED_TEST(BitExactness, InstructionSetsWithFmaAreBitIdentical) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_bits_test

@@ -10,7 +10,7 @@
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::attention_columns_test {
 namespace {
 
 template <class T>
@@ -246,4 +246,4 @@ TEST(Columns, Rejections) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_columns_test

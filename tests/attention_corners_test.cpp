@@ -5,7 +5,7 @@
 // Read next: attention_memory_test.cpp.
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_corners_test {
 namespace {
 
 template <class T>
@@ -521,4 +521,4 @@ TYPED_TEST(AttentionEdgeCases, SubnormalsAreKept) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_corners_test

@@ -6,7 +6,7 @@
 // Read next: attention_visibility_test.cpp.
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_formula_test {
 namespace {
 
 template <class T>
@@ -288,4 +288,4 @@ TYPED_TEST(AttentionFormula, SmallIntegersTimesPowersOfTwoHaveExactScores) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_formula_test

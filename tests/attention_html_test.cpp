@@ -12,9 +12,8 @@
 
 #include "regard/io/json.h"
 
+namespace regard::attention_html_test {
 namespace {
-
-using namespace regard;
 
 // One head of three queries and four keys, computed.
 template <class T>
@@ -161,3 +160,4 @@ TEST(AttendPage, SizeMatchesTheEstimate) {
 }
 
 }  // namespace
+}  // namespace regard::attention_html_test

@@ -10,7 +10,7 @@
 #include "support/attention_checks.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::attention_memory_test {
 namespace {
 
 template <class T>
@@ -472,4 +472,4 @@ TYPED_TEST(AttentionMemory, OutputOverlappingItselfIsRejected) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_memory_test

@@ -9,7 +9,7 @@
 // Read next: src/attention/attention_merge.cpp, src/kernels/attention_finish.cpp.
 #include "support/partial_results.h"
 
-namespace regard {
+namespace regard::attention_merge_test {
 namespace {
 
 template <class T>
@@ -624,4 +624,4 @@ TYPED_TEST(AttentionMerge, MergeByLseRejectsInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_merge_test

@@ -6,7 +6,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_packed_test {
 namespace {
 
 template <class T>
@@ -177,4 +177,4 @@ TYPED_TEST(PackedAttention, FullyMaskedTilesAreNotComputed) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_packed_test

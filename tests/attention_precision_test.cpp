@@ -11,7 +11,7 @@
 #include "support/attention_checks.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::attention_precision_test {
 namespace {
 
 template <class T>
@@ -235,4 +235,4 @@ TYPED_TEST(AttentionPrecision, SinksOfEveryMagnitude) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_precision_test

@@ -7,7 +7,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_random_test {
 namespace {
 
 constexpr std::uint64_t kFirstSeed = 20260701;
@@ -105,4 +105,4 @@ TEST_P(RandomCalls, DoubleMatchesTheReference) { run_shard<double>(); }
 INSTANTIATE_TEST_SUITE_P(Shard, RandomCalls, testing::Range(std::uint64_t{0}, kShards));
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_random_test

@@ -11,7 +11,7 @@
 #include "regard/kv_cache.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_rejections_test {
 namespace {
 
 // A valid call with every option, to be modified by a test. B 2, H 4, Hkv 2, L 3, S 5, D 6, Dv 7.
@@ -433,4 +433,4 @@ TEST(Rejections, WeightsBeyondAvailableMemoryAreRejectedWithTheirSize) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_rejections_test

@@ -16,7 +16,7 @@
 #include "support/backward_cases.h"
 #include "support/counting_memory.h"
 
-namespace regard {
+namespace regard::attention_runtime_test {
 namespace {
 
 AttentionInputs<float> inputs_of_some_size() { return AttentionInputs<float>::normal(1, 2, 4, 2, 200, 1100, 16, 16); }
@@ -278,4 +278,4 @@ TEST(AttentionRuntime, ManyThreadsForLittleWork) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_runtime_test

@@ -15,7 +15,7 @@
 #include "support/rejection.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::attention_statistics_test {
 namespace {
 
 template <class T>
@@ -561,4 +561,4 @@ TEST(Statistics, ChosenKeysBeyondTheLastHaveNoWeight) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_statistics_test

@@ -16,7 +16,7 @@
 #include "support/attention_checks.h"
 #include "support/floating_point_state.h"
 
-namespace regard {
+namespace regard::attention_types_test {
 namespace {
 
 // A float array rounded to E, in its own layout; and the same values as floats.
@@ -310,7 +310,7 @@ TEST(BiasTypes, FloatOrTypeOfQuery) {
 
 // ---- rejections
 
-TEST(Rejections, TypesIncompatibleWithTheQuery) {
+TEST(AttentionTypesRejections, TypesIncompatibleWithTheQuery) {
   const Array<bfloat16, 4> b16({1, 1, 4, 4});
   const Array<float16, 4> f16({1, 1, 4, 4});
   const Array<float, 4> f32({1, 1, 4, 4});
@@ -347,7 +347,7 @@ TEST(Rejections, TypesIncompatibleWithTheQuery) {
 }
 
 // Ranges of bytes, not of elements: 16-bit elements of one array next to 32-bit elements of another.
-TEST(Rejections, OverlapIsCountedInBytes) {
+TEST(AttentionTypesRejections, OverlapIsCountedInBytes) {
   constexpr Index L = 3, D = 4;
   std::vector<float> memory(64);
   std::byte* const at = reinterpret_cast<std::byte*>(memory.data());
@@ -473,4 +473,4 @@ TEST(ArgumentTypes, OtherTypesAreRejectedByName) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_types_test

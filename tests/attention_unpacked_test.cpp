@@ -15,7 +15,7 @@
 #include "support/instruction_sets.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::attention_unpacked_test {
 namespace {
 
 constexpr Index kRows = 61, kHeads = 8;
@@ -281,4 +281,4 @@ TEST(AttentionUnpacked, PlansReportWhichOptionOrLayoutRequiresPacking) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_unpacked_test

@@ -7,7 +7,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_visibility_test {
 namespace {
 
 template <class T>
@@ -357,4 +357,4 @@ TYPED_TEST(VisibilityRules, AllOptionsCombine) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_visibility_test

@@ -7,7 +7,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::attention_weights_test {
 namespace {
 
 template <class T>
@@ -276,4 +276,4 @@ TYPED_TEST(Weights, OverlappingOutputsAreRejected) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::attention_weights_test

@@ -41,10 +41,12 @@ def count(path):
     print(passed, failed, skipped)
 
 
-def stems_run_by_ctest(build):
+def names_run_by_ctest(build):
+    """The programs and scripts that tests run, and the sources of their cases (each case is labeled with its stem)."""
     listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True, capture_output=True)
-    commands = [test.get("command", []) for test in json.loads(listing.stdout)["tests"]]
-    return {pathlib.Path(word).name for command in commands for word in command}
+    tests = json.loads(listing.stdout)["tests"]
+    labels = [label for test in tests for item in test["properties"] if item["name"] == "LABELS" for label in item["value"]]
+    return {f"{label}_test" for label in labels} | {pathlib.Path(word).name for test in tests for word in test.get("command", [])}
 
 
 def files_run_by_pytest(report):
@@ -55,7 +57,7 @@ def files_run_by_pytest(report):
 
 
 def whole(work):
-    run_by_ctest = stems_run_by_ctest(work / "release")
+    run_by_ctest = names_run_by_ctest(work / "release")
     run_by_pytest = set().union(*(files_run_by_pytest(work / "results" / name) for name in ("python.xml", "frameworks.xml", "page.xml", "wasm.xml", "mpi.xml")))
     replayed = {path.stem for path in (work / "logs").glob("*_fuzz.log")}
     unrun = [path for path in TESTS.rglob("*_test.c*") if path.stem not in run_by_ctest]

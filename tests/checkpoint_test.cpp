@@ -18,7 +18,7 @@
 #include "support/model_bytes.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -418,4 +418,4 @@ TEST(Checkpoint, ForkedProcessKilledAtAnyMomentLeavesACheckpoint) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::checkpoint_test

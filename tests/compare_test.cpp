@@ -14,7 +14,7 @@
 #include "regard/io/utf8.h"
 #include "support/sentence_model.h"
 
-namespace regard {
+namespace regard::compare_test {
 namespace {
 
 const std::vector<std::string> kTexts = {"he sat on the bank of the river.", "she put her money in the bank",
@@ -394,4 +394,4 @@ TEST(CompareTextOptions, IsAsciiWithoutUnicode) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::compare_test

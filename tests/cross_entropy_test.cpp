@@ -15,7 +15,7 @@
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::cross_entropy_test {
 namespace {
 
 template <class T>
@@ -420,4 +420,4 @@ TEST(CrossEntropyErrors, AreReportedBeforeAnythingIsWritten) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::cross_entropy_test

@@ -11,10 +11,8 @@
 
 #include "support/rejection.h"
 
+namespace regard::csv_test {
 namespace {
-
-using regard::Matrix;
-using regard::read_csv;
 
 std::string rejection(std::string_view text) {
   return regard::rejection<std::runtime_error>([&] { read_csv(text, "m.csv"); });
@@ -72,3 +70,4 @@ TEST(Csv, EscapesQuotedText) {
 }
 
 }  // namespace
+}  // namespace regard::csv_test

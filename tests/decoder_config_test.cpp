@@ -11,7 +11,7 @@
 #include "regard/model/decoder.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::decoder_config_test {
 namespace {
 
 const DecoderConfig kSmall{.vocabulary = 65, .num_layers = 2, .num_heads = 4, .width = 24, .max_positions = 64};
@@ -395,4 +395,4 @@ TEST(DecoderJson, RejectsWithNameValueAndOffset) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::decoder_config_test

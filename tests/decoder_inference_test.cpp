@@ -20,7 +20,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::decoder_inference_test {
 namespace {
 
 constexpr Index kLength = 40;
@@ -332,4 +332,4 @@ TEST(DecoderLoad, EndsWhenAStopIsRequested) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::decoder_inference_test

@@ -17,7 +17,7 @@
 #include "support/same_bits.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::decoder_training_test {
 namespace {
 
 constexpr Index kVocabulary = 13, kBatch = 3, kLength = 9;
@@ -441,4 +441,4 @@ TEST(DecoderTraining, RejectionsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::decoder_training_test

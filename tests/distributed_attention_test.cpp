@@ -10,7 +10,7 @@
 #include "support/same_bits.h"
 #include "support/thread_ranks.h"
 
-namespace regard {
+namespace regard::distributed_attention_test {
 namespace {
 
 constexpr std::uint64_t kFirstSeed = 20261126;
@@ -780,4 +780,4 @@ TEST(DistributedDecode, AppendFillsOneRankAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::distributed_attention_test

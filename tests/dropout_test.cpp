@@ -6,7 +6,7 @@
 #include "regard/random.h"
 #include "support/backward_cases.h"
 
-namespace regard {
+namespace regard::dropout_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -258,4 +258,4 @@ TEST(Dropout, InvalidRatesAndOperatorsWithoutDropoutAreRejected) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::dropout_test

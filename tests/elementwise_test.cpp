@@ -4,7 +4,7 @@
 // Read next: support/function_error.h, src/kernels/simd_math.h.
 #include "support/function_error.h"
 
-namespace regard {
+namespace regard::elementwise_test {
 namespace {
 
 template <class T>
@@ -192,4 +192,4 @@ TEST(ElementwiseDouble, LogOfNonNegativeValues) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::elementwise_test

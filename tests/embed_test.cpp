@@ -14,7 +14,7 @@
 #include "support/instruction_sets.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::embed_test {
 namespace {
 
 using Texts = std::vector<std::vector<Index>>;
@@ -103,4 +103,4 @@ TEST(EmbedTokens, StopsOnRequest) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::embed_test

@@ -10,7 +10,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::embedding_test {
 namespace {
 
 template <class T>
@@ -248,4 +248,4 @@ TEST(EmbeddingErrors, AreReportedBeforeAnythingIsWritten) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::embedding_test

@@ -20,7 +20,7 @@
 #include "support/model_bytes.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::encoder_load_test {
 namespace {
 
 const std::string kTiny = data_path("encoder/tiny");
@@ -407,4 +407,4 @@ TEST(EncoderLoad, RejectsModelsLargerThanAvailableMemory) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::encoder_load_test

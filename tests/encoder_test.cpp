@@ -17,7 +17,7 @@
 #include "support/encoder_reference.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::encoder_test {
 namespace {
 
 const std::string kData = data_path("encoder");
@@ -319,4 +319,4 @@ TEST(Encoder, StopsOnRequest) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::encoder_test

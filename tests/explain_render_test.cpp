@@ -12,9 +12,8 @@
 #include "regard/io/utf8.h"
 #include "support/rejection.h"
 
+namespace regard::explain_render_test {
 namespace {
-
-using namespace regard;
 
 // Untrusted texts: mark-up, terminal and spreadsheet commands, bidirectional text, NUL.
 const std::vector<std::string> kUntrusted = {"</script><img src=x onerror=alert(1)>",
@@ -255,3 +254,4 @@ TEST(Json, ChoosesStepsAndExpandsCells) {
 }
 
 }  // namespace
+}  // namespace regard::explain_render_test

@@ -12,9 +12,8 @@
 #include "support/rejection.h"
 #include "support/test_size.h"
 
+namespace regard::explain_test {
 namespace {
-
-using namespace regard;
 
 // The words of lesson three-words.
 ExplainInput love() {
@@ -585,3 +584,4 @@ TEST(Explain, ExportExplainsToTheSameSteps) {
 }
 
 }  // namespace
+}  // namespace regard::explain_test

@@ -18,7 +18,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::generate_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -294,4 +294,4 @@ TEST(Generate, EndsWhenAStopIsRequested) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::generate_test

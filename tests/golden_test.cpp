@@ -18,7 +18,7 @@
 #include "support/golden_operators.h"
 #include "support/instruction_sets.h"
 
-namespace regard {
+namespace regard::golden_test {
 namespace {
 
 golden::Lines all_results(const kernels::KernelTable& table) {
@@ -94,4 +94,4 @@ TEST(Golden, GeneratorAndHashAreStable) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::golden_test

@@ -20,7 +20,7 @@
 #include "support/test_size.h"
 #include "support/thread_ring.h"
 
-namespace regard {
+namespace regard::gradient_chain_test {
 namespace {
 
 const Runtime kOneThread{.num_threads = 1};
@@ -262,7 +262,7 @@ TEST(TrainerRanks, PiecesAreEvenAndFew) {
   }
 }
 
-TEST(WatchedRun, OfSeveralRanksIsRecordedByTheFirst) {
+TEST(WatchedChain, OfSeveralRanksIsRecordedByTheFirst) {
   WatchedRun plain(small_task(12), "", 5);
   while (!plain.done()) plain.step();
   plain.finish();
@@ -292,4 +292,4 @@ TEST(WatchedRun, OfSeveralRanksIsRecordedByTheFirst) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::gradient_chain_test

@@ -15,7 +15,7 @@
 #include "regard/io/utf8.h"
 #include "support/sentence_model.h"
 
-namespace regard {
+namespace regard::heads_test {
 namespace {
 
 constexpr double kBound = 2e-6;  // float scores against double scores, for figures of size 1
@@ -276,4 +276,4 @@ TEST(HeadsJson, ContainsEveryFigure) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::heads_test

@@ -9,9 +9,8 @@
 #include "regard/explain/steps.h"
 #include "support/rejection.h"
 
+namespace regard::input_test {
 namespace {
-
-using namespace regard;
 
 std::string rejection(std::string_view json) {
   return regard::rejection<std::runtime_error>([&] { read_explain_input(json, "in.json"); });
@@ -170,3 +169,4 @@ TEST(Token, IsFoundByWordOccurrenceOrIndex) {
 }
 
 }  // namespace
+}  // namespace regard::input_test

@@ -14,7 +14,7 @@
 #include "regard/io/json.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::inspection_report_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -176,4 +176,4 @@ TEST(Inspection, RejectsInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::inspection_report_test

@@ -18,7 +18,7 @@
 #include "regard/runtime.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::isa_test {
 namespace {
 
 using kernels::Candidate;
@@ -195,4 +195,4 @@ TEST(FloatingPointState, EveryTableSetsDefaultsAndRestoresRoundingAndFlags) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::isa_test

@@ -46,7 +46,7 @@ constexpr std::size_t kBefore = 16;
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
 
-namespace regard {
+namespace regard::json_test {
 namespace {
 
 std::string rejection_of(std::string_view text) {
@@ -281,4 +281,4 @@ TEST(Json, NamesAreTruncatedAtCharacterBoundaries) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::json_test

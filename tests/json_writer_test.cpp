@@ -16,7 +16,7 @@
 #include "regard/io/matrix.h"
 #include "regard/runtime.h"
 
-namespace regard {
+namespace regard::json_writer_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -218,4 +218,4 @@ TEST(JsonWriter, StopIsCheckedAtEveryValue) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::json_writer_test

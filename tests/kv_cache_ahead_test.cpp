@@ -11,7 +11,7 @@
 #include "support/arrays.h"
 #include "support/instruction_sets.h"
 
-namespace regard {
+namespace regard::kv_cache_ahead_test {
 namespace {
 
 constexpr Index kQueries = 20, kHeads = 2;
@@ -114,4 +114,4 @@ TEST(OverlappedDecode, Float16MatchesManyRows) { expect_all<float, float, float1
 TEST(OverlappedDecode, Int8MatchesManyRows) { expect_all<float, float, std::int8_t>(); }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::kv_cache_ahead_test

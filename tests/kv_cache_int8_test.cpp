@@ -12,7 +12,7 @@
 #include "support/attention_checks.h"
 #include "support/floating_point_state.h"
 
-namespace regard {
+namespace regard::kv_cache_int8_test {
 namespace {
 
 constexpr Index kSequences = 2, kKeyHeads = 2, kDepth = 11, kColumns = 37;
@@ -238,4 +238,4 @@ TEST(KvCacheInt8, RejectsNonFiniteValues) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::kv_cache_int8_test

@@ -9,7 +9,7 @@
 #include "regard/kv_cache.h"
 #include "support/partial_results.h"
 
-namespace regard {
+namespace regard::kv_cache_partials_test {
 namespace {
 
 template <class T>
@@ -322,4 +322,4 @@ TYPED_TEST(KvCachePartials, PartialsOfCachesRejectInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::kv_cache_partials_test

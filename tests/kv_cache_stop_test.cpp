@@ -28,7 +28,7 @@ thread_local bool out_of_memory = false;
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace regard {
+namespace regard::kv_cache_stop_test {
 namespace {
 
 constexpr Index kHeads = 2, kDepth = 16, kColumns = 8, kLong = 100'000;
@@ -252,4 +252,4 @@ TYPED_TEST(StoppedAppend, CreatingAndOpeningCanBeStopped) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::kv_cache_stop_test

@@ -15,7 +15,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::kv_cache_test {
 namespace {
 
 template <class T>
@@ -797,4 +797,4 @@ TYPED_TEST(KvCacheOf, PrefillWithForwardForOneOfSeveralSequences) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::kv_cache_test

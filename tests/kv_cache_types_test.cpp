@@ -10,7 +10,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::kv_cache_types_test {
 namespace {
 
 template <class Q, class K, class C>
@@ -250,4 +250,4 @@ TEST(KvCacheTypes, AppendRoundsToTheCacheType) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::kv_cache_types_test

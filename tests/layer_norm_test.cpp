@@ -14,7 +14,7 @@
 #include "support/attention_checks.h"
 #include "support/instruction_sets.h"
 
-namespace regard {
+namespace regard::layer_norm_test {
 namespace {
 
 template <class T>
@@ -271,4 +271,4 @@ TYPED_TEST(LayerNorm, InvalidArgumentsAreRejectedBeforeAnyWork) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::layer_norm_test

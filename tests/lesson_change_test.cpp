@@ -15,11 +15,8 @@
 #include "support/reference.h"
 #include "support/test_size.h"
 
+namespace regard::lesson_change_test {
 namespace {
-
-using regard::Index;
-using regard::Matrix;
-using regard::StepRequest;
 
 // Heads of tokens of dimensions; a score is (query, key) in either layout.
 struct Numbers {
@@ -381,3 +378,4 @@ TEST(LessonChange, AChangeChangesLaterNumbers) {
 }
 
 }  // namespace
+}  // namespace regard::lesson_change_test

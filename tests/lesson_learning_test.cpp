@@ -15,15 +15,8 @@
 #include "regard/explain/lesson.h"
 #include "support/rejection.h"
 
+namespace regard::lesson_learning_test {
 namespace {
-
-using regard::ExplainInput;
-using regard::Explanation;
-using regard::Index;
-using regard::Matrix;
-using regard::Operation;
-using regard::Step;
-using regard::TensorView;
 
 constexpr std::array kProjections = {"W_query", "W_key", "W_value"};
 constexpr std::array kNames = {"w-query", "w-key", "w-value"};
@@ -348,3 +341,4 @@ TEST(LessonLearning, OperationsRejectInvalidOperands) {
 }
 
 }  // namespace
+}  // namespace regard::lesson_learning_test

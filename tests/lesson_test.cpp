@@ -16,13 +16,8 @@
 #include "support/rejection.h"
 #include "support/test_size.h"
 
+namespace regard::lesson_test {
 namespace {
-
-using regard::Explanation;
-using regard::Index;
-using regard::Layout;
-using regard::Operation;
-using regard::Step;
 
 // Half a unit, and the rounding of the printed decimal itself.
 constexpr double kHalf = 0.5 + 1e-6;
@@ -632,3 +627,4 @@ TEST(Lessons, TokenAndDigitsAloneChangeNothing) {
 }
 
 }  // namespace
+}  // namespace regard::lesson_test

@@ -10,7 +10,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::linear_backward_test {
 namespace {
 
 template <class T>
@@ -284,4 +284,4 @@ TEST(LinearBackwardTypes, NarrowGradientsEqualWideOnesRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::linear_backward_test

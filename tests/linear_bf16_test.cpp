@@ -17,7 +17,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::linear_bf16_test {
 namespace {
 
 using B16 = bfloat16;
@@ -397,4 +397,4 @@ TEST(LinearBf16, WrongShapesAndOverlapsAreRejectedBeforeAnyWork) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::linear_bf16_test

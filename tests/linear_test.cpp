@@ -15,7 +15,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::linear_test {
 namespace {
 
 // One call's arguments; an absent bias has no elements.
@@ -541,4 +541,4 @@ TYPED_TEST(LinearForward, PackedLinearRejectsInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::linear_test

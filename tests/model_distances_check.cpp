@@ -14,7 +14,7 @@
 #include "regard/explain/sentence_row.h"
 #include "support/data_path.h"
 
-namespace regard {
+namespace regard::model_distances_check {
 namespace {
 
 std::string environment(const char* name) {
@@ -130,4 +130,4 @@ TEST(RankedHeads, BankAttendsToTheRiverInLayer0Head4) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::model_distances_check

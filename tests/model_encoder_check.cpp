@@ -14,7 +14,7 @@
 #include "support/data_path.h"
 #include "support/encoder_reference.h"
 
-namespace regard {
+namespace regard::model_encoder_check {
 namespace {
 
 const std::string kData = data_path("encoder");
@@ -199,4 +199,4 @@ TEST(ModelEncoder, HeadsAndBiasSumToTheAttentionOutput) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::model_encoder_check

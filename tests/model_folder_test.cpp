@@ -15,7 +15,7 @@
 #include "support/model_bytes.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::model_folder_test {
 namespace {
 
 std::string folder_rejection(const std::string& folder, const ModelFileOptions& options = {}) {
@@ -297,4 +297,4 @@ TEST(ModelFolder, ReadsTextFiles) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::model_folder_test

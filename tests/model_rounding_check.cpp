@@ -19,7 +19,7 @@
 #include "regard/explain/sentence_row.h"
 #include "support/data_path.h"
 
-namespace regard {
+namespace regard::model_rounding_check {
 namespace {
 
 constexpr std::string_view kBankSentence = "he sat on the bank of the river";
@@ -131,4 +131,4 @@ TEST(RoundedMinilm, Float16IsCloseToFloat32) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::model_rounding_check

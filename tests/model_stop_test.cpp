@@ -18,7 +18,7 @@
 #include "support/model_bytes.h"
 #include "support/sentence_model.h"
 
-namespace regard {
+namespace regard::model_stop_test {
 namespace {
 
 const std::string kTiny = data_path("encoder/tiny");
@@ -100,4 +100,4 @@ TEST(ModelStop, RenderingSentences) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::model_stop_test

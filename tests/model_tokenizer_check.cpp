@@ -9,9 +9,8 @@
 
 #include "regard/model/tokenizer.h"
 
+namespace regard::model_tokenizer_check {
 namespace {
-
-using regard::Index;
 
 TEST(ModelTokenizer, MatchesTransformers) {
   const char* folder = std::getenv("REGARD_TEST_MODEL");
@@ -29,3 +28,4 @@ TEST(ModelTokenizer, MatchesTransformers) {
 }
 
 }  // namespace
+}  // namespace regard::model_tokenizer_check

@@ -10,7 +10,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::multi_head_backward_test {
 namespace {
 
 struct Sizes {
@@ -394,4 +394,4 @@ TEST(MultiHeadBackwardErrors, AreReportedBeforeAnythingIsWritten) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::multi_head_backward_test

@@ -16,7 +16,7 @@
 #include "support/counting_memory.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::multi_head_test {
 namespace {
 
 template <class T, int Rank>
@@ -431,4 +431,4 @@ TEST(MultiHeadErrors, AreReportedBeforeAnythingIsWritten) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::multi_head_test

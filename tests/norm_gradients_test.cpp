@@ -20,7 +20,7 @@
 #include "support/attention_checks.h"
 #include "support/instruction_sets.h"
 
-namespace regard {
+namespace regard::norm_gradients_test {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -510,4 +510,4 @@ TEST(NormBackwardRejections, NameTheArgument) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::norm_gradients_test

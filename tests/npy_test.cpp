@@ -13,12 +13,9 @@
 
 #include "support/rejection.h"
 
+namespace regard::npy_test {
 namespace {
 
-using regard::ElementType;
-using regard::Index;
-using regard::NpyArray;
-using regard::NpyReader;
 using namespace std::string_literals;
 
 regard::ByteSource source_of(const std::string& bytes) {
@@ -382,3 +379,4 @@ TEST(NpyMatrix, WritesNumpyBytesAndRoundTrips) {
 }
 
 }  // namespace
+}  // namespace regard::npy_test

@@ -14,7 +14,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::optimizer_step_test {
 namespace {
 
 TrainingSettings settings_of(ScheduleKind schedule) {
@@ -373,4 +373,4 @@ TEST(OptimizerStepRejections, NameTheArgumentAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::optimizer_step_test

@@ -14,7 +14,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::optimizer_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -457,4 +457,4 @@ TEST(MuonRejections, NameTheArgument) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::optimizer_test

@@ -13,9 +13,8 @@
 #include "regard/io/json.h"
 #include "regard/io/sha256.h"
 
+namespace regard::page_test {
 namespace {
-
-using namespace regard;
 
 // The text between two texts, at the first occurrence of `before`.
 std::string between(const std::string& text, const std::string& before, const std::string& after) {
@@ -107,3 +106,4 @@ TEST(Page, ReferencesAreInRange) {
 }
 
 }  // namespace
+}  // namespace regard::page_test

@@ -29,7 +29,7 @@
 #include "support/floating_point_state.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::parallel_test {
 namespace {
 
 using internal::for_each_item;
@@ -529,4 +529,4 @@ TEST(ParallelFor, CallsEveryIndexOnceWithASingleThreadedRuntime) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::parallel_test

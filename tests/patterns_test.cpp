@@ -9,7 +9,7 @@
 #include "regard/train/patterns.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::patterns_test {
 namespace {
 
 using Wanted = std::vector<std::vector<Index>>;
@@ -119,4 +119,4 @@ TEST(HeadPattern, WrongArgumentsAreRejected) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::patterns_test

@@ -24,7 +24,7 @@
 #include "runtime/isa.h"
 #include "support/instruction_sets.h"
 
-namespace regard {
+namespace regard::peaks_test {
 namespace {
 
 constexpr double kSeconds = 0.003;
@@ -131,4 +131,4 @@ TEST(Peaks, OutOfMemoryIsReported) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::peaks_test

@@ -15,7 +15,7 @@
 #include "regard/random.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::philox_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -189,4 +189,4 @@ TEST(RandomNormal, BitsAreTheSameOnEveryMachine) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::philox_test

@@ -22,7 +22,7 @@
 #include "support/counting_memory.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::plan_test {
 namespace {
 
 using Call = std::function<void(const Runtime&)>;
@@ -548,4 +548,4 @@ TEST(Plan, ReportsTheErrorsOfTheCall) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::plan_test

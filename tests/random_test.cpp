@@ -11,9 +11,9 @@
 #include <cmath>
 #include <stdexcept>
 
+namespace regard::random_test {
 namespace {
 
-using regard::Index;
 using Matrix = std::vector<std::vector<double>>;
 
 constexpr double kHalfDigit4 = 0.5e-4 + 1e-9;
@@ -238,3 +238,4 @@ TEST(NumpyRandomState, Seed0MatchesNumpy) {
 }
 
 }  // namespace
+}  // namespace regard::random_test

@@ -10,7 +10,7 @@
 #include "support/test_size.h"
 #include "support/thread_ranks.h"
 
-namespace regard {
+namespace regard::ranks_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -292,4 +292,4 @@ TEST(Ranks, ASingleRankStartsNoThread) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::ranks_test

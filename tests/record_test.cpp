@@ -20,9 +20,8 @@
 #include "support/test_size.h"
 #include "support/training_record.h"
 
+namespace regard::record_test {
 namespace {
-
-using namespace regard;
 
 // ---- scores
 
@@ -547,3 +546,4 @@ TEST(TrainingHtml, RejectsARunWhoseScoresAloneAreTooMany) {
 }
 
 }  // namespace
+}  // namespace regard::record_test

@@ -11,7 +11,7 @@
 #include "support/arrays.h"
 #include "support/attention_cases.h"
 
-namespace regard {
+namespace regard::reference_test {
 namespace {
 
 TEST(Reference, WeightsAreSharesOfExponentials) {
@@ -162,4 +162,4 @@ TEST(Reference, LinearIsAMatrixProduct) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::reference_test

@@ -15,7 +15,7 @@
 #include "support/attention_checks.h"
 #include "support/instruction_sets.h"
 
-namespace regard {
+namespace regard::rms_norm_test {
 namespace {
 
 constexpr double kEpsilon = 1e-6;
@@ -185,4 +185,4 @@ TYPED_TEST(RmsNorm, InvalidArgumentsAreRejectedBeforeAnyWork) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::rms_norm_test

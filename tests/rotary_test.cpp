@@ -16,7 +16,7 @@
 #include "support/rejection.h"
 #include "support/same_bits.h"
 
-namespace regard {
+namespace regard::rotary_test {
 namespace {
 
 constexpr double kLargestAngle = 0x1p31;
@@ -378,4 +378,4 @@ TEST(RotaryRejections, NameTheArgumentBeforeAnyWork) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::rotary_test

@@ -19,7 +19,7 @@
 #include "runtime/machine.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::runtime_test {
 namespace {
 
 using internal::cgroup_cpus;
@@ -264,4 +264,4 @@ TEST(Errors, AreStandardTypesWithCodesOfTheCInterface) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::runtime_test

@@ -17,7 +17,7 @@
 #include "support/rejection.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::safetensors_test {
 namespace {
 
 Checkpoint parse(std::string_view bytes, const ModelFileOptions& options = {}) {
@@ -555,4 +555,4 @@ TEST(RoundTensors, RejectsWhatCannotBeRounded) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::safetensors_test

@@ -23,7 +23,7 @@
 #include "support/rejection.h"
 #include "support/tiny_decoder.h"
 
-namespace regard {
+namespace regard::safetensors_writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -238,4 +238,4 @@ TEST(AtomicFile, ForkedProcessWithAFullDiskLeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::safetensors_writer_test

@@ -18,7 +18,7 @@
 #include "support/decoder_cases.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::sentence_decoder_test {
 namespace {
 
 constexpr Index kPositions = 24;
@@ -381,4 +381,4 @@ TEST(SentenceDecoder, FoldersOfRunsAreLoaded) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::sentence_decoder_test

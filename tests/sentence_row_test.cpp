@@ -18,7 +18,7 @@
 #include "regard/io/utf8.h"
 #include "support/sentence_model.h"
 
-namespace regard {
+namespace regard::sentence_row_test {
 namespace {
 
 constexpr double kBound = 1e-5;  // double sums here against float sums of the kernels, for numbers of size 1 to 10
@@ -636,4 +636,4 @@ TEST(RenderSentenceJson, HasTheFullRowAndItsProvenance) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::sentence_row_test

@@ -17,7 +17,7 @@
 #include "support/model_bytes.h"
 #include "support/sentence_model.h"
 
-namespace regard {
+namespace regard::sentence_test {
 namespace {
 
 Sentence read(std::string_view text, const SentenceOptions& options = {}) {
@@ -254,4 +254,4 @@ TEST(Cosine, MatchesTheFormulaAndIsZeroForZeroVectors) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::sentence_test

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace regard {
+namespace regard::sha256_test {
 namespace {
 
 std::string sum_of(std::string_view text) { return sha256(std::as_bytes(std::span(text))); }
@@ -51,4 +51,4 @@ TEST(Sha256, MatchesWhenHashedInPieces) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::sha256_test

@@ -16,7 +16,7 @@
 #include "support/rejection.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::shards_test {
 namespace {
 
 using Starts = std::vector<Index>;
@@ -690,4 +690,4 @@ TEST(PredictedTimes, RejectRatesOutOfRange) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::shards_test

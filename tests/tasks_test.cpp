@@ -13,7 +13,7 @@
 #include "support/rejection.h"
 #include "support/test_size.h"
 
-namespace regard {
+namespace regard::tasks_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -321,4 +321,4 @@ TEST(Tasks, UnknownNamesAndIndicesAreRejected) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::tasks_test

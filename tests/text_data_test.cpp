@@ -13,7 +13,7 @@
 #include "support/model_bytes.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::text_data_test {
 namespace {
 
 std::string digits(std::size_t count) {
@@ -161,4 +161,4 @@ TEST(TextFile, ReadsUtf8AndNothingElse) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::text_data_test

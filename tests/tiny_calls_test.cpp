@@ -19,7 +19,7 @@
 #include "regard/rotary.h"
 #include "support/attention_checks.h"
 
-namespace regard {
+namespace regard::tiny_calls_test {
 namespace {
 
 using Call = std::function<void(const Runtime&)>;
@@ -263,4 +263,4 @@ TEST(TinyCalls, DoNotStartThreads) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::tiny_calls_test

@@ -14,11 +14,9 @@
 #include "support/rejection.h"
 #include "support/tokenizer_files.h"
 
+namespace regard::tokenizer_file_test {
 namespace {
 
-using regard::Index;
-using regard::Tokenizer;
-using regard::TokenizerOptions;
 using regard_tokenizer::json_string;
 using regard_tokenizer::tokenizer_json;
 using regard_tokenizer::TokenizerText;
@@ -306,3 +304,4 @@ TEST(TokenizerFile, RejectsTemplatesWithManyTokens) {
 }
 
 }  // namespace
+}  // namespace regard::tokenizer_file_test

@@ -20,11 +20,9 @@
 #include "support/test_size.h"
 #include "support/tokenizer_files.h"
 
+namespace regard::tokenizer_test {
 namespace {
 
-using regard::Index;
-using regard::TokenizedText;
-using regard::Tokenizer;
 using regard_tokenizer::append_utf8;
 using regard_tokenizer::tokenizer_json;
 using regard_tokenizer::TokenizerText;
@@ -389,3 +387,4 @@ TEST(Tokenizer, RejectsInvalidArguments) {
 }
 
 }  // namespace
+}  // namespace regard::tokenizer_test

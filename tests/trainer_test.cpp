@@ -20,7 +20,7 @@
 #include "support/rejection.h"
 #include "support/small_runs.h"
 
-namespace regard {
+namespace regard::trainer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -449,4 +449,4 @@ TEST(WatchedRun, OfATextHasItsVocabularyAndLength) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::trainer_test

@@ -22,7 +22,7 @@
 
 #include "regard/tensor.h"
 
-namespace regard {
+namespace regard::types_test {
 namespace {
 
 template <class T>
@@ -267,4 +267,4 @@ TEST(Views, SplitAndJoinHeads) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::types_test

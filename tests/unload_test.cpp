@@ -14,6 +14,7 @@
 
 #include "regard/c_api.h"
 
+namespace regard::unload_test {
 namespace {
 
 int threads_of_this_process() {
@@ -65,3 +66,4 @@ TEST(Unload, JoinsThreadsAndUnmapsTheLibrary) {
 }
 
 }  // namespace
+}  // namespace regard::unload_test

@@ -12,7 +12,7 @@
 #include "regard/train/vocabulary.h"
 #include "support/rejection.h"
 
-namespace regard {
+namespace regard::vocabulary_test {
 namespace {
 
 using Pair = std::pair<Index, Index>;
@@ -313,4 +313,4 @@ TEST(Vocabulary, WorkStopsOnRequest) {
 }
 
 }  // namespace
-}  // namespace regard
+}  // namespace regard::vocabulary_test

@@ -8,7 +8,7 @@ if ! python=$(python_environment tests/requirements.txt) || ! build_preset relea
 fi
 run_test 'pull' "$work/release/regard" pull minilm
 export REGARD_TEST_MODEL=$model
-run_ctest release model -L '^model$'
+run_ctest release model -L '_check$'
 run_test 'example: sentence_vectors' /usr/bin/python3 tests/check_example.py examples/sentence_vectors.cpp \
   "$work/release/examples/example_sentence_vectors" "$model"
 run_pytest model_python "$python" tests/cli/model_*_check.py

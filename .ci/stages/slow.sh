@@ -4,11 +4,13 @@
 # 20 training runs, clang-tidy, WebAssembly twice, Firefox, aarch64 under qemu, all sanitizers on all kernels, ten minutes
 # of fuzzing per target.
 
-if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/elementwise_test"; fi
-if build_preset release; then REGARD_EXHAUSTIVE=1 limit=3600 run_test 'activations over every float' "$work/release/tests/activation_error_test"; fi
+if build_preset release; then
+  REGARD_EXHAUSTIVE=1 limit=3600 run_test 'exp over every float' "$work/release/tests/core_tests" --gtest_filter='Elementwise*'
+  REGARD_EXHAUSTIVE=1 limit=3600 run_test 'activations over every float' "$work/release/tests/core_tests" --gtest_filter='ActivationError*'
+fi
 if build_preset release; then REGARD_EXHAUSTIVE=1 run_ctest release headers -L '^header$'; fi
 for preset in debug clang; do
-  if build_preset $preset golden_test; then run_ctest $preset $preset -L '^golden$'; fi
+  if build_preset $preset thread_tests; then run_ctest $preset $preset -L '^golden$'; fi
 done
 if build_preset release; then
   limit=1200 run_test 'heads of 20 training runs' /usr/bin/python3 tests/train/events.py --train "$work/release/regard" {0..19}
@@ -38,7 +40,7 @@ limit=600 run_test 'ranks whose link is cut' "${as_root[@]}" tests/distributed/c
 neon=(activation activation_error attention_backward_pairs attention_bits attention_corners attention_unpacked
   attention_random attention_types attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead
   kv_cache_int8 linear parallel rotary)
-if build_preset neon "${neon[@]/%/_test}"; then
+if build_preset neon core_tests thread_tests; then
   REGARD_RANDOM_CALLS=300 run_ctest neon neon -E 'Fork|ActivationErrorDouble' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
 fi
 # The wheel, compiled from source as `pip install .` does.

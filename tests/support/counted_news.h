@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Counts the calls of operator new, from any thread, also those for aligned memory. It replaces the operators of the
-// program: include it in the only source of a test.
+// program, so the test that includes it is a program of its own (../CMakeLists.txt).
 #pragma once
 
 #include <algorithm>
