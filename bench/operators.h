@@ -27,7 +27,7 @@ struct regard_bench_workload {
   std::int64_t type;  // of query, key, value and context: f32 or bf16
   std::int64_t heads, key_heads, queries, keys, depth;
   std::int64_t causal;         // a causal mask, aligned at the bottom right
-  std::int64_t window_left;    // −1: open
+  std::int64_t window_left;    // −1 means unlimited
   const std::int64_t* starts;  // packed sequences of both queries and keys, or null
   std::int64_t num_starts;
   std::int64_t num_threads;

@@ -23,7 +23,7 @@ namespace regard::bench {
 struct Shape {
   Index heads = 1, queries = 1, keys = 1, depth = 64;
   bool causal = false;  // a causal mask, aligned at the bottom right
-  Index window = -1;    // visible keys before a query's own position; −1: all
+  Index window = -1;    // visible keys before a query's own position; −1 means all
   bool mask = false;    // boolean; nine of ten elements are true, and the first key is visible to all queries
 };
 

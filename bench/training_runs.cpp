@@ -42,7 +42,7 @@ Result guarded(Result failed, Call&& call) {
 extern "C" {
 
 struct TrainingShape {
-  const char* text;         // path of a text whose characters are the tokens, or null: random tokens
+  const char* text;         // path of a text whose characters are the tokens; nullptr means random tokens
   std::int64_t vocabulary;  // of random tokens
   std::int64_t layers, heads, width, biases, batch, length, steps, seed;
   std::int64_t precision;  // of TrainingPrecision

@@ -32,9 +32,9 @@ class Workload:
     queries: int
     keys: int
     depth: int
-    key_heads: int = 0  # 0: the same as heads
+    key_heads: int = 0  # 0 means the same as heads
     causal: bool = False
-    window: int = -1  # visible keys to the left of a query, in addition to its own; -1: all
+    window: int = -1  # visible keys to the left of a query, in addition to its own; -1 means all
     lengths: tuple = ()  # lengths of packed sequences, the same for queries and keys
     dtype: str = "f32"
 

@@ -36,7 +36,7 @@ struct AttendText {
 
 // The settings of --inspect.
 struct InspectSettings {
-  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; 0: the default, up to 512
+  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; 0 means the default, up to 512
   MapScale map_scale = MapScale::logarithmic;
   InspectionOptions heads;
 };

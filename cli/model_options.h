@@ -18,7 +18,7 @@
 namespace regard::program {
 
 struct ModelArguments {
-  std::string folder;  // as typed: a folder, or the name of a model; empty: the pulled model
+  std::string folder;  // as typed: a folder, or the name of a model; empty means the pulled model
   bool truncate = false;
   bool map = false;
   bool allow_nonfinite = false;

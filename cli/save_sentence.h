@@ -25,7 +25,8 @@ inline constexpr std::string_view kSavedNames = "weights, scores, query, key, va
 
 class SentenceSaver {
  public:
-  // arrays: names in kSavedNames (or q, k and v), separated by commas; empty: all. Throws UsageError for other names.
+  // arrays: names in kSavedNames (or q, k and v), separated by commas; empty means all. Throws UsageError for other
+  // names.
   SentenceSaver(std::string folder, std::string_view arrays);
   SentenceSaver(const SentenceSaver&) = delete;
   SentenceSaver& operator=(const SentenceSaver&) = delete;

@@ -149,7 +149,7 @@ void check(const TrainArguments& arguments) {
     throw UsageError("--log " + arguments.log + " does not end in .csv or .json");
 }
 
-// chain: the ranks of the run; nullptr: this process alone.
+// chain: the ranks of the run; nullptr means this process alone.
 void train(const TrainArguments& arguments, GradientChain* chain) {
   const auto print = [chain](const std::string& text) {
     if (is_first(chain)) write_stdout(text);

@@ -97,7 +97,7 @@ const std::array kSettings = std::to_array<Setting>({
      number<&TrainingSettings::weight_decay>},
     {"--beta1", "X", "decay rate of the first moment", number<&TrainingSettings::beta1>},
     {"--beta2", "X", "decay rate of the second moment", number<&TrainingSettings::beta2>},
-    {"--clip", "X", "clip the gradient to this global L2 norm; 0: no\nclipping", number<&TrainingSettings::clip>},
+    {"--clip", "X", "clip the gradient to this global L2 norm; 0 means no\nclipping", number<&TrainingSettings::clip>},
     {"--dropout", "X", "dropout probability", number<&TrainingSettings::dropout>},
     {"--precision", "float32|float64|bf16_products", "arithmetic precision",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {

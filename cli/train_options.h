@@ -12,7 +12,7 @@
 
 namespace regard::program {
 
-// As typed; empty: not given.
+// As typed; empty if not given.
 struct TrainArguments {
   std::string task, text, vocabulary;
   // Settings, by the names of kTrainSettings.

@@ -177,7 +177,7 @@ class Array {
 };
 
 // Extends arrays that all have rank 2, 3 or 4 to rank 4, and returns the number of axes that they lacked. Throws if
-// query has another rank, or if key or value (nullptr: none) differs from query.
+// query has another rank, or if key or value (nullptr if not given) differs from query.
 int complete_to_rank_4(const char* operator_name, Array& query, Array& key, Array* value);
 
 // A new array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch or JAX;

@@ -377,10 +377,11 @@ constexpr const char* kForwardText =
     "query (B, H, L, D), key (B, Hkv, S, D) and value (B, Hkv, S, Dv) are arrays of float32, bfloat16 or\n"
     "float16, in any combination, or all of float64. They may be arrays of NumPy, PyTorch or JAX, or any\n"
     "object that supports the buffer protocol or DLPack, in CPU memory, and are read in place, with any\n"
-    "strides. Returns context (B, H, L, Dv), an array of query's library. With return_… options, returns a\n"
-    "tuple of context and the requested results: row_max, row_sum and lse (B, H, L), weights (B, H, L, S),\n"
-    "sink_weights (B, H, L) and fingerprint (bytes, for attention_backward). out, row_max … are arrays that\n"
-    "are written to instead of new arrays. causal='top_left' or 'bottom_right' also sets query_offset.\n"
+    "strides. Returns context (B, H, L, Dv), an array of the same library as query. With return_… options,\n"
+    "returns a tuple of context and the requested results: row_max, row_sum and lse (B, H, L), weights\n"
+    "(B, H, L, S), sink_weights (B, H, L) and fingerprint (bytes, for attention_backward). out, row_max … are\n"
+    "arrays that are written to instead of new arrays. causal='top_left' or 'bottom_right' also sets\n"
+    "query_offset.\n"
     "Raises ValueError before any work is done.";
 
 }  // namespace

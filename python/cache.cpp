@@ -324,7 +324,7 @@ void bind_cache(nb::module_& module) {
           [](nb::handle memory) { return Cache::open(std::make_unique<Array>("KvCache.open", "memory", memory)); },
           nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
           "Opens a cache in place from the `memory` of another cache: a block of bytes aligned to 64, such as a\n"
-          "mapped file. The cache keeps the block alive. If it is writable, append() writes to it. Raises\n"
+          "memory-mapped file. The cache keeps the block alive. If it is writable, append() writes to it. Raises\n"
           "RuntimeError with the byte offset if the block is not a consistent cache.")
       .def_prop_ro(
           "memory",
@@ -333,8 +333,8 @@ void bind_cache(nb::module_& module) {
             return nb::ndarray<nb::memview, const std::uint8_t, nb::ndim<1>>(block.data(), {block.size()}, self);
           },
           nb::rv_policy::reference, nb::sig("def memory(self) -> memoryview"),
-          "The memory block (docs/guide/kv-caches.md), read-only. open() opens a block that was saved to a file\n"
-          "and later read or mapped.")
+          "The memory block (docs/guide/kv-caches.md), read-only. To reopen the cache later, save the block to a\n"
+          "file, and pass the contents of the file to open().")
       .def_prop_ro("num_bytes",
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)

@@ -27,7 +27,7 @@ struct Tensor {
   std::uint8_t type_bits;
   std::uint16_t type_lanes;
   std::int64_t* shape;
-  std::int64_t* strides;  // in elements; nullptr: dense
+  std::int64_t* strides;  // in elements; nullptr means dense
   std::uint64_t byte_offset;
 };
 

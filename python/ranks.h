@@ -40,7 +40,7 @@ class RankGroup {
   void close(bool at_once);
   Index num_ranks() const { return num_ranks_; }
 
-  // The group whose call() this thread is in; null: none.
+  // The group whose call() this thread is in; null if there is none.
   static RankGroup* current();
   void run(double operations, int num_threads, const std::function<void(Ranks&, const Runtime&)>& divided);
   // The sum of a number over ranks, before the operator `name`.

@@ -188,7 +188,7 @@ TEST(Sampling, RejectsLogitsAndOptionsOutOfRange) {
   EXPECT_EQ(rejection([] { sample_token(kLogits, {.temperature = -1}, 0); }),
             "sampling: temperature is -1; expected a finite number of at least 0");
   EXPECT_EQ(rejection([] { sample_token(kLogits, {.top_k = -2}, 0); }),
-            "sampling: top_k is -2; expected at least 0 (0: all tokens)");
+            "sampling: top_k is -2; expected at least 0 (0 means all tokens)");
   for (const double p : {0.0, -1.0, 1.01, std::nan("")})
     EXPECT_NE(rejection([&] { sample_token(kLogits, {.top_p = p}, 0); }), "accepted") << p;
 }

@@ -21,7 +21,7 @@
 namespace regard::program {
 
 struct ValueType {
-  enum class Kind { none, after_equals, needed };  // none: a flag
+  enum class Kind { none, after_equals, needed };  // none means a flag
   enum class Path { none, file, folder, named_file };
   Kind kind = Kind::none;
   Path path = Path::none;

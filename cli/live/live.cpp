@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard live -o FILE`: writes a live page. It contains the core and the installed model, and recomputes
-// everything that it shows while the reader types.
+// `regard live -o FILE`: writes a live page, which contains the core and the installed model. As the reader types, the
+// page recomputes everything that it shows.
 //
 //     model ── rounded ──▶ files in memory ┬─ initial view of the text ──┐
 //     core (WebAssembly) ── gzip ──────────┴─────────────────────────────┴─▶ one HTML file, or a folder for a server
@@ -41,7 +41,7 @@ struct LiveArguments {
 
 struct Weights {
   std::string_view name;
-  const char* model;        // nullptr: none
+  const char* model;        // nullptr if there is no model
   std::size_t least_saved;  // of 1000 bytes: unpacking a piece that is compressed less is not worth its time
 };
 constexpr std::array kWeights = {Weights{"int8", "minilm-int8", 110}, Weights{"f16", "minilm-f16", 75},
@@ -165,14 +165,14 @@ void add_live(CLI::App& app) {
   command->add_option("text", arguments->text, "the sentence shown when the page opens")->type_name("\"TEXT\"");
   command->add_option("--query", arguments->query, "the query word selected when the page opens")->type_name("WORD");
   command
-      ->add_option("-o,--output", arguments->output,
-                   "write one HTML file that works offline, or - for\nstandard output")
+      ->add_option("-o,--output", arguments->output, "write one HTML file that works offline (- for\nstandard output)")
       ->type_name("FILE");
-  command->add_option("--site", arguments->site, "write the same page as files for a web server")->type_name("FOLDER");
+  command->add_option("--site", arguments->site, "write the page to FOLDER as separate files for a\nweb server")
+      ->type_name("FOLDER");
   command
       ->add_option("--weights", arguments->weights,
-                   "the model in the page: minilm-int8 (31 MB,\nthe default), minilm-f16 (58 MB), minilm (113 MB),\n"
-                   "or none: lessons and matrices only")
+                   "the model in the page: int8 (minilm-int8, 31 MB,\nthe default), f16 (minilm-f16, 58 MB),\n"
+                   "f32 (minilm, 113 MB), or none (lessons and matrices\nonly)")
       ->type_name("int8|f16|f32|none");
   command->footer(
       "EXAMPLES\n"
@@ -182,7 +182,8 @@ void add_live(CLI::App& app) {
       "  regard live --site site\n"
       "\n"
       "The page runs in Chromium, Firefox and Safari, from a file or from a server.\n"
-      "Its results match those of regard explain --model minilm-int8.");
+      "With the default weights, its results match those of\n"
+      "regard explain --model minilm-int8.");
   command->callback([arguments] {
     const Weights& weights = weights_named(arguments->weights);
     if (arguments->output.empty() && arguments->site.empty())

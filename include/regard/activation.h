@@ -110,7 +110,7 @@ struct ActivationGradients {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The error bounds of f′ are listed under Activation, and the product is rounded once. See also the top of this file.
 ///
 /// @par Example
@@ -197,7 +197,7 @@ struct SwigluGradients {
 /// @throws InvalidArgument  before any work is done, if an argument is invalid.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits and error
+/// @par Accuracy and reproducibility
 /// The error bounds of silu and silu′ are listed under Activation, and each product is rounded. See also the top of
 /// this file.
 ///

@@ -99,7 +99,7 @@ struct Window {
 /// @endcode
 ///
 /// All options can be combined. An absent view means that the option is not given.
-/// - Dense options (segments, block_mask, mask, bias) are indexed by stored row and stored key, even if sequences are
+/// - Dense options (segments, block_mask, mask, bias) are indexed by row of query and row of key, even if sequences are
 ///   packed.
 /// - Lengths, starts, offsets, prefixes and segments are int32 or int64.
 /// - Masks are bool or uint8: 0 is false, any other value is true.
@@ -118,7 +118,7 @@ struct AttentionOptions {
   /// Sliding window around the position of the query.
   Window window{};
 
-  /// Number of valid keys: (B), or one per packed sequence, each from 0 to the number of stored keys.
+  /// Number of valid keys: (B), or one per packed sequence, each from 0 to the number of keys.
   ///
   /// Keys from this index onward are invisible. For L = 3, S = 4 and a length of 2:
   /// @verbatim
@@ -128,7 +128,7 @@ struct AttentionOptions {
   /// @endverbatim
   InputView<1> key_lengths{};
 
-  /// First stored row of each packed sequence: n + 1 cumulative entries, from 0 to the total.
+  /// Row of query at which each of n packed sequences starts, followed by the total: n + 1 entries, the first one 0.
   ///
   /// B must be 1, and query has shape (1, H, total, D). A query attends only to keys of its own sequence, and positions
   /// start at 0 in each sequence. With query_starts = key_starts = {0, 1, 4} and causal:
@@ -139,7 +139,8 @@ struct AttentionOptions {
   /// 0 1 1 1
   /// @endverbatim
   InputView<1> query_starts{};
-  /// First stored key of each packed sequence: n + 1 cumulative entries. Give both starts or neither.
+  /// Row of key at which each packed sequence starts, followed by the total: n + 1 entries, the first one 0. Give both
+  /// starts or neither.
   InputView<1> key_starts{};
 
   /// Segment of each query, (B, L). A query attends only to keys in its own segment. A query in a negative segment
@@ -182,7 +183,7 @@ struct AttentionOptions {
   /// Block size (bq, bk) in queries and keys, each at least 1. Required with block_mask, rejected without it.
   std::array<Index, 2> block_size{};
 
-  /// Elementwise mask: broadcastable to (B, H, L, S) by extent 1 or stride 0, true = visible.
+  /// Elementwise mask, (B, H, L, S), true = visible. An axis is broadcast if its extent is 1 or its stride is 0.
   ///
   /// With causal and L = S = 4:
   /// @verbatim
@@ -194,7 +195,7 @@ struct AttentionOptions {
   /// @endverbatim
   InputView<4> mask{};
 
-  /// Term added to the scores: broadcastable to (B, H, L, S); float, or the type of query.
+  /// Term added to the scores, broadcast like mask to (B, H, L, S); float, or the type of query.
   InputView<4> bias{};
 
   /// ALiBi: one slope per query head, (H); float or a 16-bit type, or double if the inputs are
@@ -217,13 +218,13 @@ struct AttentionOptions {
   /// Dropout probability, from 0 to 1.
   ///
   /// In the product with value, each weight is dropped with this probability and otherwise divided by 1 − dropout.
-  /// row_max, row_sum, lse, weights and attention statistics are not affected. The selection of the dropped weights
-  /// depends only on dropout_seed, b, h, i and j, through the Philox4x32-10 generator (docs/reference/semantics.md,
-  /// section 1).
+  /// row_max, row_sum, lse, weights and attention statistics are not affected. Whether a weight is dropped depends only
+  /// on this probability, dropout_seed and the weight's indices b, h, i and j, through the Philox4x32-10 generator
+  /// (docs/reference/semantics.md, section 1).
   double dropout = 0;
   /// Seed of the dropout generator.
   std::uint64_t dropout_seed = 0;
-  /// Batch entry, query head and stored row of the full problem at which this call starts, each at least 0.
+  /// Batch entry, query head and row of query at which this call starts within the full problem, each at least 0.
   ///
   /// They are added to b, h and i, so that a shard or a micro-batch drops the same weights as the full problem.
   std::array<Index, 3> dropout_first{};
@@ -247,7 +248,7 @@ struct AttentionOptions {
 /// Options with the same meaning have the same fingerprint in C++, C and Python, whether they are left at their
 /// defaults or set explicitly, and whether arrays are dense or broadcast.
 struct AttentionFingerprint {
-  /// One hash per option. All zeros if the fingerprint is missing.
+  /// One hash per option. All zeros by default, which means that no forward call has written the fingerprint.
   std::array<std::uint32_t, 16> words{};
   /// Returns whether all words are equal.
   bool operator==(const AttentionFingerprint&) const = default;
@@ -304,10 +305,11 @@ struct AttentionOutputs {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical for any number of threads, any executor, any batch size and any strides.
-/// @par With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the
-/// final rounding of context. The exception is the avx512_bf16 instruction set with bfloat16 query and key:
+/// @par
+/// With 16-bit inputs, all results are bit-identical to those for the same inputs converted to float, up to the final
+/// rounding of context. The exception is the avx512_bf16 instruction set with bfloat16 query and key:
 /// - It sums their products in pairs, within the same error bound, and treats subnormal numbers as zero.
 /// - If value is bfloat16 as well, it rounds weights to bfloat16 for the product with value. It does not do so if
 ///   weights_in_float32 is true, which is the default if context is float.

@@ -110,7 +110,7 @@ struct AttentionGradients {
 /// more than 1, with a tolerance of 1/16. Sums below 1 are valid: the keys may be a subset of the keys in the forward
 /// pass. NaN in row_max or row_sum gives NaN gradients.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The gradients are bit-identical for any number of threads, any executor, any batch size and any strides, and on
 /// every instruction set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
 ///

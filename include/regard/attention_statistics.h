@@ -99,14 +99,14 @@ struct AttentionStatistics {
 /// - A visible key whose score is −∞ is treated as missing.
 /// - A sink takes a share of the total weight, but is not a key.
 ///
-/// @throws InvalidArgument  as attention_forward() does, and in any of these cases:
+/// @throws InvalidArgument  as attention_forward() does, and in any of the following cases:
 ///                          - k is out of range, or top_weights is given without top_keys
 ///                          - chosen_keys are negative or not distinct, or are given together with chosen_ranges
 ///                          - the compute type is float and a sequence has 2³¹ keys or more
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical for any number of threads, any executor, any batch size and any strides. The outputs
 /// are bit-identical with and without statistics.
 /// @par
@@ -180,7 +180,7 @@ struct AttentionColumns {
 /// @throws std::bad_alloc   as attention_forward() does.
 /// @throws Cancelled        as attention_forward() does.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The results are bit-identical for any number of threads, any executor, any batch size, any strides and any
 /// ColumnsRequest::keys. The weights are bit-identical to those of attention_weights(). They are summed row by row, in
 /// order, in double, and each sum is rounded once.

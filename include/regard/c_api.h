@@ -132,8 +132,9 @@ typedef struct regard_attention_options {
   ///  1 1 1 0
   /// @endverbatim
   regard_input key_lengths;
-  /// i32 or i64 (n + 1), cumulative: n packed sequences of queries. B must be 1, and query has shape (1, H, total, D).
-  /// A query attends only to keys in its own sequence. Here both starts are {0, 2, 4}:
+  /// i32 or i64 (n + 1): the row of query at which each of n packed sequences starts, followed by the total. B must be
+  /// 1, and query has shape (1, H, total, D). A query attends only to keys in its own sequence. Here both starts are
+  /// {0, 2, 4}:
   ///
   /// @verbatim
   ///  1 1 0 0
@@ -142,7 +143,7 @@ typedef struct regard_attention_options {
   ///  0 0 1 1
   /// @endverbatim
   regard_input query_starts;
-  regard_input key_starts;  ///< i32 or i64 (n + 1), cumulative over the keys. Give both starts or neither.
+  regard_input key_starts;  ///< i32 or i64 (n + 1): likewise for key. Give both starts or neither.
   /// i32 or i64 (B, L): a query attends only to keys in its own segment. A query in a negative segment attends to no
   /// key. Here query_segments and key_segments are {0, 0, 1, −1}:
   ///
@@ -188,7 +189,7 @@ typedef struct regard_attention_options {
   int64_t weights_in_float32;
   double dropout;            ///< The probability, from 0 to 1, of dropping a weight in the product with value.
   uint64_t dropout_seed;     ///< Seed of the dropout generator.
-  int64_t dropout_first[3];  ///< Batch entry, head and row of the full problem at which this call starts.
+  int64_t dropout_first[3];  ///< Batch entry, head and row at which this call starts within the full problem.
 } regard_attention_options;
 
 /// The size of a fingerprint (AttentionFingerprint in attention.h): a hash of the options of a forward call, which

@@ -26,7 +26,7 @@ namespace regard::inline v0 {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Special values
 /// Subnormal values are preserved, and values that round beyond the largest finite value of the output type become ±∞.
 /// NaN stays NaN. 16-bit inputs are converted to float exactly.
 ///

@@ -14,7 +14,7 @@
 /// @endverbatim
 /// - attention_decode() does not copy keys or values.
 /// - The block contains the whole cache and no pointers, in the same layout on every instruction set (version
-///   kKvCacheVersion). A block that is written to a file can later be read or mapped as the same cache.
+///   kKvCacheVersion). To reopen a cache later, write the block to a file, and pass the file's contents to open().
 /// - Contract: docs/reference/semantics.md. Layout of the block: docs/guide/kv-caches.md.
 ///
 /// Read next: docs/guide/kv-caches.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.

@@ -7,7 +7,7 @@
 /// weight (I, O) ── packed at each call, or once: PackedLinear ──▶ panels of 32 columns ── tiles ──▶ output
 /// @endverbatim
 ///
-/// - Extents: R rows of the input, I inputs, O outputs.
+/// - Extents: R rows, I input features, O output features.
 /// - The documentation writes X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I):
 ///   it is the same matrix transposed, that is, with its strides swapped; see transposed().
 ///

@@ -8,7 +8,7 @@
 /// grad_bias   = Σ over rows of grad_output    (O)
 /// @endcode
 ///
-/// Extents: R rows of the input, I inputs, O outputs.
+/// Extents: R rows, I input features, O output features.
 ///
 /// Read next: src/layers/linear_backward.cpp.
 #pragma once
@@ -23,7 +23,8 @@ namespace regard::inline v0 {
 /// element = element + gradient
 /// @endcode
 ///
-/// The gradient is added as float or double, and the sum is rounded once to the type of the view.
+/// The addition is in double for a double view and in float for any other, and its result is rounded once to the type
+/// of the view.
 struct LinearAccumulation {
   /// Whether to add to LinearGradients::grad_input.
   bool grad_input = false;
@@ -51,10 +52,11 @@ struct LinearGradients {
   /// Number of rows per group; grad_weight and grad_bias are summed separately over each group. If 0, all rows form one
   /// group.
   ///
-  /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to float or double,
-  /// and the sums are added in order, starting from 0 or, with accumulate, from the contents of the view. One call over
-  /// a batch is therefore bit-identical to several accumulating calls, each over whole groups. bfloat16 gradients are
-  /// an exception: they are rounded at the end of each call, so one call rounds less often.
+  /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to double for a
+  /// double view and to float for any other. The sums are added in order, starting from 0 or, with accumulate, from the
+  /// contents of the view. One call over a batch is therefore bit-identical to several accumulating calls, each over
+  /// whole groups. bfloat16 gradients are an exception: they are rounded at the end of each call, so one call rounds
+  /// less often.
   Index rows_per_group = 0;
 };
 
@@ -78,9 +80,9 @@ struct LinearGradients {
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Accuracy and reproducibility
-/// The two products are computed as in linear_forward(), with the same kind of chains (over O and over R) and the same
-/// bit and error guarantees. grad_bias is summed over rows, in order, in double, and rounded once. Results are
-/// bit-identical for any number of threads.
+/// The two products are computed as in linear_forward(): their terms are added in the same order, over O for grad_input
+/// and over R for grad_weight, with the same reproducibility and error bound. grad_bias is summed over rows, in order,
+/// in double, and rounded once. Results are bit-identical for any number of threads.
 ///
 /// @par Example
 /// @code{.cpp}

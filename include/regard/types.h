@@ -60,7 +60,7 @@ constexpr std::uint16_t float16_bits(float x) {
   } else if (size >= kSmallestNormal) {
     result = round_off(size - (std::uint32_t{112} << 23), 13);  // 112 = 127 − 15, the difference of the exponent biases
   } else if (size > kHalfSmallest) {
-    // Steps of 2⁻²⁴: the fraction with its hidden bit, shifted so that the step is 1.
+    // The result is a multiple of 2⁻²⁴: the fraction with its hidden bit is shifted so that its last bit is worth 2⁻²⁴.
     const int exponent = static_cast<int>(size >> 23);
     result = round_off((size & 0x7fffff) | 0x800000, 126 - exponent);
   }
@@ -108,14 +108,15 @@ struct REGARD_EXPORT bfloat16 {
   constexpr bfloat16() = default;
   /// Rounds a float to the nearest bfloat16, ties to even.
   ///
-  /// There is no conversion from double, which would round twice. If that is intended, convert to float explicitly.
+  /// A double is not accepted: converting it to float first would round twice. If this is acceptable, convert it to
+  /// float explicitly.
   ///
   /// @tparam Float  float; no other type is accepted.
   /// @param x       Number to round. Values that round beyond the largest finite value become ±∞; NaN becomes a quiet
   ///                NaN.
   template <std::same_as<float> Float>
   explicit constexpr bfloat16(Float x) : bits(internal::bfloat16_bits(x)) {}
-  /// Returns the same number as a float, exactly.
+  /// Converts the number to float, exactly.
   explicit constexpr operator float() const { return internal::float_of_bfloat16(bits); }
 };
 
@@ -136,14 +137,15 @@ struct REGARD_EXPORT float16 {
   constexpr float16() = default;
   /// Rounds a float to the nearest float16, ties to even.
   ///
-  /// There is no conversion from double, which would round twice. If that is intended, convert to float explicitly.
+  /// A double is not accepted: converting it to float first would round twice. If this is acceptable, convert it to
+  /// float explicitly.
   ///
   /// @tparam Float  float; no other type is accepted.
   /// @param x       Number to round. Values that round beyond the largest finite value become ±∞; NaN becomes a quiet
   ///                NaN.
   template <std::same_as<float> Float>
   explicit constexpr float16(Float x) : bits(internal::float16_bits(x)) {}
-  /// Returns the same number as a float, exactly.
+  /// Converts the number to float, exactly.
   explicit constexpr operator float() const { return internal::float_of_float16(bits); }
 };
 
@@ -152,7 +154,8 @@ static_assert(sizeof(float16) == 2 && std::is_trivially_copyable_v<float16> && s
 
 /// The types that the elements of a tensor can have, in memory, in files and in the C interface.
 ///
-/// The values never change. The C interface defines the first nine as `REGARD_F32` … `REGARD_U8`, with the same values.
+/// The numeric values of the enumerators never change. The C interface defines the first nine as `REGARD_F32` …
+/// `REGARD_U8`, with the same values.
 ///
 /// - Operators compute with `float32`, `float64`, `bfloat16` and `float16`.
 /// - Starts, lengths, offsets and segments are `int32` or `int64`.

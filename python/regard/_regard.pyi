@@ -14,10 +14,11 @@ def attention_forward(query: object, key: object, value: object, *, out: object 
     query (B, H, L, D), key (B, Hkv, S, D) and value (B, Hkv, S, Dv) are arrays of float32, bfloat16 or
     float16, in any combination, or all of float64. They may be arrays of NumPy, PyTorch or JAX, or any
     object that supports the buffer protocol or DLPack, in CPU memory, and are read in place, with any
-    strides. Returns context (B, H, L, Dv), an array of query's library. With return_… options, returns a
-    tuple of context and the requested results: row_max, row_sum and lse (B, H, L), weights (B, H, L, S),
-    sink_weights (B, H, L) and fingerprint (bytes, for attention_backward). out, row_max … are arrays that
-    are written to instead of new arrays. causal='top_left' or 'bottom_right' also sets query_offset.
+    strides. Returns context (B, H, L, Dv), an array of the same library as query. With return_… options,
+    returns a tuple of context and the requested results: row_max, row_sum and lse (B, H, L), weights
+    (B, H, L, S), sink_weights (B, H, L) and fingerprint (bytes, for attention_backward). out, row_max … are
+    arrays that are written to instead of new arrays. causal='top_left' or 'bottom_right' also sets
+    query_offset.
     Raises ValueError before any work is done.
     """
 
@@ -255,15 +256,15 @@ class KvCache:
     def open(memory: object) -> KvCache:
         """
         Opens a cache in place from the `memory` of another cache: a block of bytes aligned to 64, such as a
-        mapped file. The cache keeps the block alive. If it is writable, append() writes to it. Raises
+        memory-mapped file. The cache keeps the block alive. If it is writable, append() writes to it. Raises
         RuntimeError with the byte offset if the block is not a consistent cache.
         """
 
     @property
     def memory(self) -> memoryview:
         """
-        The memory block (docs/guide/kv-caches.md), read-only. open() opens a block that was saved to a file
-        and later read or mapped.
+        The memory block (docs/guide/kv-caches.md), read-only. To reopen the cache later, save the block to a
+        file, and pass the contents of the file to open().
         """
 
     @property

@@ -123,8 +123,8 @@ def attention_merge(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -179,8 +179,8 @@ def attention_merge_lse(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------

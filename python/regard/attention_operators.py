@@ -113,7 +113,7 @@ def attention(
     value : array, shape (B, Hkv, S, Dv)
         Values, with the same types as key.
     out : array, shape (B, H, L, Dv), optional
-        The array to write the context to. By default, a new array of query's library is allocated.
+        The array to write the context to. By default, a new array of the same library as query is allocated.
     dtype : dtype or str, optional
         The type of the context: query's type, or float32 if query is bfloat16 or float16. It is a name, or a dtype
         object such as ``numpy.float32`` or ``torch.float32``. The default is the type of out if given, otherwise that
@@ -146,8 +146,8 @@ def attention(
     key_lengths : sequence of int, shape (B,), optional
         Number of valid keys per batch entry or packed sequence. Keys at or after this index are invisible.
     query_starts, key_starts : sequence of int, optional
-        The first row and the first key of each of n packed sequences, as n + 1 cumulative entries. B must be 1, and a
-        query attends only to keys in its own sequence.
+        The first row and the first key of each of n packed sequences, followed by the total number of rows or keys:
+        n + 1 entries each. B must be 1, and a query attends only to keys in its own sequence.
     query_segments, key_segments : array of int, shapes (B, L) and (B, S), optional
         Segments of the queries and keys. A query attends only to keys in its own segment. A query in a negative
         segment attends to no key, and keys in a negative segment are invisible.
@@ -174,7 +174,7 @@ def attention(
     dropout_seed : int, default 0
         The seed of the dropout generator.
     dropout_first : sequence of int, default (0, 0, 0)
-        Batch entry, head and row of the full problem at which this call starts, so that a shard drops the same
+        Batch entry, head and row at which this call starts within the full problem, so that a shard drops the same
         weights as the full problem.
     weights_in_float32 : bool, optional
         Whether weights remain in float32 in the product with bfloat16 values. Weights are rounded only with the
@@ -185,7 +185,8 @@ def attention(
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        A new array of query's library, or out. The row of a query without a visible key is +0.
+        out if given, otherwise a new array of the same library as query. The row of a query without a visible key is
+        +0.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple is returned instead: context, followed by the requested results
         in the order row_max, row_sum, lse, weights, sink_weights, fingerprint.
@@ -193,8 +194,8 @@ def attention(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
     TypeError
         If an argument is not an array, an option has the wrong type, or a keyword is the name of an option in another
         library.

@@ -91,8 +91,8 @@ class KvCache:
         Parameters
         ----------
         memory : buffer of bytes
-            The memory block, aligned to 64 bytes, such as a mapped file. The cache keeps it alive. If the block is
-            writable, :meth:`append` writes to it.
+            The memory block, aligned to 64 bytes, such as a memory-mapped file. The cache keeps it alive. If the block
+            is writable, :meth:`append` writes to it.
 
         Returns
         -------
@@ -186,7 +186,10 @@ class KvCache:
 
     @property
     def memory(self) -> memoryview:
-        """The memory block, read-only. :meth:`open` opens a block that was saved to a file and later read or mapped."""
+        """The memory block, read-only.
+
+        To reopen the cache later, save the block to a file, and pass the contents of the file to :meth:`open`.
+        """
         return self._cache.memory
 
     @property
@@ -278,7 +281,7 @@ def attention_decode(
     scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, dropout_first: Integers = (0, 0, 0),
     weights_in_float32: bool | None = None, num_threads: int = 0,
 ) -> Any:
-    """Compute attention over the keys and values of a cache, bit-identical to :func:`attention`.
+    """Compute attention over the keys and values of a cache. Results are bit-identical to those of :func:`attention`.
 
     Parameters
     ----------
@@ -307,15 +310,15 @@ def attention_decode(
     Returns
     -------
     context : array, shape (B, H, L, Dv)
-        A new array of query's library, or out.
+        out if given, otherwise a new array of the same library as query.
     result : AttentionResult
         If any ``return_`` option is set, a named tuple is returned instead.
 
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------

@@ -92,8 +92,8 @@ def linear_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -146,8 +146,8 @@ def linear_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -187,8 +187,8 @@ def activation_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -229,8 +229,8 @@ def activation_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -264,8 +264,8 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -304,8 +304,8 @@ def swiglu_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------

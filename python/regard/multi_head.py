@@ -83,8 +83,8 @@ def multi_head_attention_forward(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------

@@ -188,7 +188,8 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     if nonpad_kv_seqlen is not None:
         lengths = _np.asarray(nonpad_kv_seqlen)
         if lengths.shape != Q.shape[:1] or lengths.size and lengths.dtype.kind not in "iu":
-            _reject(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected {Q.shape[:1]} integers")
+            _reject(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected integers of shape "
+                    f"{Q.shape[:1]}")
         options["key_lengths"] = lengths.tolist()
         options["query_offset"] = [n - queries for n in options["key_lengths"]]
     if left_window_size >= 0 or right_window_size >= 0:

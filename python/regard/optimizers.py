@@ -54,8 +54,8 @@ def adamw_step(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------
@@ -104,8 +104,8 @@ def muon_step(
     Raises
     ------
     ValueError
-        If an argument is invalid. The message states its name, its value and the expected value. The error is raised
-        before any work is done.
+        If an argument is invalid. The message states the name of the argument, its value and the expected value. The
+        error is raised before any work is done.
 
     Examples
     --------

@@ -140,7 +140,7 @@ def train(
     Raises
     ------
     ValueError
-        If a setting is invalid. The message states its name, its value and the expected value.
+        If a setting is invalid. The message states the name of the setting, its value and the expected value.
     RuntimeError
         If the loss is not finite, or a file cannot be read or written.
 

@@ -43,7 +43,7 @@ struct UntypedAttention {
   std::array<Index, 2> block_size{};
   TensorView<const std::uint8_t, 4> mask{};  // (B, H, L, S), broadcast by stride 0
   InputView<4> bias{};                       // (B, H, L, S) likewise
-  std::uint64_t dropout_threshold = 0;       // of 2³²: random words below it drop their weight; 0: no dropout
+  std::uint64_t dropout_threshold = 0;       // of 2³²: random words below it drop their weight; 0 means no dropout
   std::uint64_t dropout_seed = 0;
   std::array<Index, 3> dropout_first{};  // added to batch entry, head and row
   // Whether operands are multiplied as pairs of bf16 values (kernels::PairKernels) instead of as T: query and key; and
@@ -59,7 +59,7 @@ struct UntypedAttention {
 template <class T>
 struct ResolvedAttention : UntypedAttention {
   ScratchVector<T> alibi_slopes, sinks;
-  T soft_cap = 0;  // 0: off
+  T soft_cap = 0;  // 0 means off
   T scale = 0;
   T dropout_factor = 0;  // for the weights that are kept
 };

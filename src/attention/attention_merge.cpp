@@ -32,8 +32,8 @@ struct MergeCall {
   const char* name;
   TensorView<const T, 5> accumulator;
   TensorView<const T, 4> row_max;
-  TensorView<const T, 4> row_sum;             // absent: 1
-  TensorView<const T, 5> scaled_accumulator;  // absent: accumulator · kAttentionSumScale
+  TensorView<const T, 4> row_sum;             // if absent, 1
+  TensorView<const T, 5> scaled_accumulator;  // if absent, accumulator · kAttentionSumScale
   ScratchVector<T> sinks;
   TypedOutputs<T> outputs;
 };

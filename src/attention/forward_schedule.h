@@ -22,7 +22,7 @@ template <class T>
 struct ForwardScheduleOptions {
   const char* name;                        // of the operator
   double written_bytes;                    // of its outputs
-  const char* packing_reason = nullptr;    // packing_reason(); nullptr or empty: not reported
+  const char* packing_reason = nullptr;    // packing_reason(); not reported if nullptr or empty
   const OutputView<4>* context = nullptr;  // where the rows are finally written; may be nullptr
   bool wants_lse = false;
   const RowObserver<T>* observer = nullptr;

@@ -23,7 +23,7 @@ inline constexpr Index kWaveBytes = Index{32} << 20;
 
 // Whether workers pack for themselves, and how much at a time.
 struct OwnPacking {
-  int workers = 0;        // 0: kv_heads are packed in waves shared by all workers
+  int workers = 0;        // 0 means that kv_heads are packed in waves shared by all workers
   bool by_block = false;  // one block of kBlockPanels at a time, on demand; otherwise a whole kv_head
 };
 

@@ -159,8 +159,8 @@ struct RowTask {
   // Packs the query and determines which keys the rows attend to; the block's rules then point into the scratch.
   kernels::ScoreBlock<T> start_rows() const;
   // Points the block at the keys from `key` on, with their tiles of mask and bias. Returns false if no row attends to
-  // any of them. stored: filled with the panels, if the block reads them as they are stored; nullptr: converted to the
-  // compute type.
+  // any of them. stored: filled with the panels, if the block reads them as they are stored; if nullptr, the panels are
+  // converted to the compute type.
   bool start_block(Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored = nullptr) const;
   // Computes the scores of the block with the kernel of the forward pass.
   void score_block(const kernels::ScoreBlock<T>& block) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounds the matrices of a checkpoint to int8 or float16; see rounding.h. Every step is one operation of IEEE 754 on
-// floats, so that the bytes are the same on every machine.
+// Quantizes the matrices of a checkpoint to int8, or rounds them to float16; see rounding.h. Every step is one
+// IEEE 754 operation on floats, so that the bytes are the same on every machine.
 // Read next: safetensors_writer.h, safetensors.cpp (reads such files).
 #include "regard/io/rounding.h"
 

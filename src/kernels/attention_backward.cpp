@@ -278,7 +278,7 @@ void add_seen(Index num_rows, Index num_numbers, const T* a, const T* const* pan
   }
 }
 
-// Passes 2 and 3. joined: destination for pairs; nullptr: single elements, in place.
+// Passes 2 and 3. joined: destination for pairs; nullptr means single elements, in place.
 template <class T, class Words>
 void grad_score_rows(const BackwardBlock<T>& block, const SeenTiles& seen, JoinedBlock* joined) {
   for (Index first = 0; first < block.num_rows; first += kTileRows) {

@@ -70,7 +70,7 @@ Index pack_squares(Matrix<Bfloat16> source, Index width, Index depth, float* pac
   return done;
 }
 
-// Count ≤ kWidth contiguous values of two lines as pairs, and zeros. high = nullptr: zeros.
+// Count ≤ kWidth contiguous values of two lines as pairs, and zeros. nullptr for high means zeros.
 template <Index Count>
 REGARD_INLINE Vec<float> load_some_pairs(const Bfloat16* low, const Bfloat16* high) {
   Bfloat16 lines[2][kWidth<float>] = {};

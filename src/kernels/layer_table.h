@@ -55,7 +55,7 @@ struct NormRows {
   double epsilon;
   const T* input;
   Index input_stride;
-  const T* addend;  // nullptr: 0
+  const T* addend;  // nullptr means 0
   Index addend_stride;
   T* x;           // [num_rows][width], written if there is an addend; may be input or addend, if their stride is width
   const T* gain;  // [width]
@@ -66,7 +66,7 @@ struct NormRows {
 template <class T>
 struct NormForward {
   NormRows<T> rows;
-  const T* bias;  // [width]; nullptr: none
+  const T* bias;  // [width]; nullptr means none
   T* output;
   Index output_stride;
 };
@@ -80,10 +80,10 @@ struct NormBackward {
   NormRows<T> rows;
   const T* grad_output;
   Index grad_output_stride;
-  T* grad_input;  // nullptr: not needed
+  T* grad_input;  // nullptr if not needed
   Index grad_input_stride;
   bool accumulate;   // add to grad_input
-  double* sum_gain;  // [width, rounded up to kLanes]; nullptr: not needed
+  double* sum_gain;  // [width, rounded up to kLanes]; nullptr if not needed
   double* sum_bias;  // likewise; only with sum_gain
 };
 

@@ -57,7 +57,7 @@ struct Float16 {
 template <class T>
 struct ScoreRules {
   T scale;
-  T soft_cap;                   // 0: off
+  T soft_cap;                   // 0 means off
   const T* alibi_slopes;        // [num_rows], or nullptr
   const Index* positions;       // [num_rows]: p, with alibi_slopes or statistics
   const T* bias;                // [num_rows][kBlockKeys], or nullptr
@@ -74,12 +74,12 @@ inline constexpr Index kLeastRow = 32;  // the number of 16-bit elements in the 
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
   Stored type;
-  // 0: packed panels. Otherwise the number of elements from a key's row to the next key's: rows have row_width
+  // 0 for packed panels, otherwise the number of elements from a key's row to the next key's. Rows have row_width
   // contiguous elements (head_size or columns), a multiple of kRowStep and at least kLeastRow.
   Index row_stride;
   Index row_width;
-  const void* panels[kBlockPanels];   // nullptr: no keys there
-  const void* next[kBlockPanels];     // of the next block, to be prefetched; nullptr: none
+  const void* panels[kBlockPanels];   // nullptr if there are no keys
+  const void* next[kBlockPanels];     // of the next block, to be prefetched; nullptr means none
   const float* scales[kBlockPanels];  // int8: scales of the panel's 32 keys or values; otherwise unused
   const float* next_scales[kBlockPanels];
 };
@@ -104,13 +104,13 @@ struct ScoreBlock {
   Index num_rows;                     // ≤ kRows
   Index head_size;                    // D
   const T* query;                     // packed by pack_query
-  const T* key_panels[kBlockPanels];  // nullptr: no keys there
+  const T* key_panels[kBlockPanels];  // nullptr if there are no keys
   const StoredPanels* stored_keys;    // used instead if not nullptr, for num_rows ≤ kFewRows
   Index first_key;                    // index of the block's first key in its sequence
   Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
   T* scores;                    // [kRows][kBlockKeys], written: −∞ where invisible
-  PrefetchPlan* prefetch_plan;  // nullptr: nothing to prefetch
+  PrefetchPlan* prefetch_plan;  // nullptr if there is nothing to prefetch
   bool multiplied;              // scores already hold scale · Q·Kᵀ, computed as next_score of an AttentionBlock
 };
 
@@ -155,13 +155,13 @@ struct AttentionBlock {
   const StoredPanels*
       stored_values;     // used instead if not nullptr, for num_rows ≤ kFewRows; packed panels must be finite
   Index padded_columns;  // Dv rounded up to kPanel
-  bool values_finite;    // false: some value of the block is NaN or ±∞
+  bool values_finite;    // false if some value of the block is NaN or ±∞
   T value_scale;         // 1; a smaller power of two if the caller repeats rows whose sums overflowed
-  const T* dropout;      // [kRows][kBlockKeys]: factors of p for the values; nullptr: 1
+  const T* dropout;      // [kRows][kBlockKeys]: factors of p for the values; nullptr means 1
   ChunkState<T> state;
-  const RowStatistics<T>* statistics;  // nullptr: none
+  const RowStatistics<T>* statistics;  // nullptr means none
   // With stored_values: the next block, with stored_keys. Its scores become scale · Q·Kᵀ in the meantime, without any
-  // rule applied, so that reading never pauses. nullptr: none.
+  // rule applied, so that reading never pauses. nullptr means none.
   const ScoreBlock<T>* next_score;
 };
 
@@ -187,7 +187,7 @@ struct FinishRows {
   T* out_sink_weight;  // [num_rows], written
 };
 
-// One row of 64 keys, for dropout: its random words depend on batch entry, query head, stored row and stored key.
+// One row of 64 keys, for dropout: its random words depend on batch entry, query head, row of query and row of key.
 template <class T>
 struct DropoutRow {
   std::uint64_t seed;
@@ -214,12 +214,12 @@ struct BackwardBlock {
   const T* row_max;  // [num_rows]
   const T* row_sum;  // [num_rows]
   const T* delta;    // [num_rows]
-  const T* dropout;  // [kRows][kBlockKeys]: factors of the weights; nullptr: 1
-  const T* capped;   // [kRows][kBlockKeys]: scores after the soft cap alone; nullptr: no soft cap
+  const T* dropout;  // [kRows][kBlockKeys]: factors of the weights; nullptr means 1
+  const T* capped;   // [kRows][kBlockKeys]: scores after the soft cap alone; nullptr means no soft cap
   T soft_cap;        // with capped
   T scale;
   const T* grad_context;                // packed by pack_query
-  const T* value_panels[kBlockPanels];  // packed by pack_keys; nullptr: no keys there
+  const T* value_panels[kBlockPanels];  // packed by pack_keys; nullptr if there are no keys
   T* scores;                            // [kRows][kBlockKeys]: of score_block; replaced by the weights, after dropout
   T* grad_scores;                       // [kRows][kBlockKeys], written: ∂loss / ∂(query · key)
 
@@ -227,7 +227,7 @@ struct BackwardBlock {
   const T* grad_context_rows;       // by rows, two panels
   const T* query_rows;              // by rows, two panels
   const T* key_rows[kBlockPanels];  // by rows
-  bool finite;                      // false: some element of query, key or grad_context is not finite
+  bool finite;                      // false if some element of query, key or grad_context is not finite
   // Accumulated, or nullptr. If num_rows is not a multiple of row_group, rows of sum_query beyond num_rows are read and
   // written back.
   T* sum_query;  // [num_rows][padded_depth]

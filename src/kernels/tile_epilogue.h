@@ -16,8 +16,8 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// The number of steps that run row by row: their vectors of b are held in registers next to the whole tile. 0: no spare
-// registers.
+// The number of steps that run row by row: their vectors of b are held in registers next to the whole tile. 0 means
+// that no registers are spare.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 inline constexpr int kRowSteps = 3;
 #else

@@ -77,7 +77,7 @@ struct KvCache<T>::State {
   };
   std::unique_ptr<std::byte[], Free> owned;
   std::span<std::byte> memory;
-  int users = 0;  // calls to attention_decode that are reading the cache; −1: a thread is changing it
+  int users = 0;  // calls to attention_decode that are reading the cache; −1 if a thread is changing it
 };
 
 // Pointers to the sections of the block, computed from its beginning each time: a cache can be moved, so it keeps no

@@ -30,7 +30,7 @@ struct Named {
 template <class T>
 struct NamedOutput {
   const char* name;
-  TensorView<T, 2> view;  // absent: not written
+  TensorView<T, 2> view;  // not written if absent
   bool accumulate;        // adds to the view's contents; kernels do this
 };
 

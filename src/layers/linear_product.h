@@ -13,11 +13,11 @@ namespace regard::inline v0::internal {
 struct ProductSum {
   bool accumulate = false;  // added to the element, which is rounded once
   // Products 0 … depth_group − 1 are summed separately, then the next ones, and so on; the sums of the groups are
-  // added in order. 0: one group.
+  // added in order. 0 means one group.
   Index depth_group = 0;
 };
 
-// output = input · weight, or output + input · weight, with the checks, chains and bits of linear_forward.
+// output = input · weight, or output + input · weight, with the checks, order of summation and bits of linear_forward.
 template <class T, class Output = T>
 void linear_product(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
                     const TensorView<Output, 2>& output, const ProductSum& sum, const Runtime& runtime);

@@ -89,7 +89,7 @@ struct RotaryCall {
   const char* output_name;
   TensorView<T, 4> output;
   const RotaryOptions& options;
-  double direction;  // −1: opposite angles
+  double direction;  // −1 means opposite angles
   bool accumulate;
 
   // The number of rotated components.

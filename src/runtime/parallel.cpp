@@ -313,7 +313,7 @@ class Pool {
   // The affinity masks of the first helpers: the mask set here, and the one before.
   struct Place {
     cpu_set_t all{}, given{};
-    int clear_of = -1;  // −1: nothing has been set
+    int clear_of = -1;  // −1 if nothing has been set
   };
   static constexpr int kMaxPlaced = 3;
   Place places_[kMaxPlaced]{};

@@ -171,7 +171,7 @@ struct Trainer::State {
 
   TrainingSettings settings;
   std::shared_ptr<const BatchSource> source;
-  GradientChain* chain;  // nullptr: one rank
+  GradientChain* chain;  // nullptr means one rank
   double chain_loss = 0;
   Examples examples;
   Examples evaluated;

@@ -123,7 +123,7 @@ REJECTED = [
     (dict(left_window_size=-2), "left_window_size is -2"),
     (dict(nonpad=np.array([1.5])), "nonpad_kv_seqlen has shape (1,) and type float64"),
     (dict(nonpad=[[1]]), "nonpad_kv_seqlen has shape (1, 1)"),
-    (dict(nonpad=[]), "expected (1,) integers"),
+    (dict(nonpad=[]), "expected integers of shape (1,)"),
 ]
 
 

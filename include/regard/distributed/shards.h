@@ -196,7 +196,7 @@ REGARD_EXPORT DistributedPlan plan_heads(const DistributedProblem& problem);
 ///                       exactly once. Rows that a rank computes but does not hold are sent to it, and their context is
 ///                       sent back. If empty, each rank computes the rows that it holds.
 /// @return The plan.
-/// @throws InvalidArgument  in any of these cases:
+/// @throws InvalidArgument  in any of the following cases:
 ///                          - starts are not ascending from 0, or are not consistent with each other
 ///                          - computed_rows does not contain each row exactly once
 ///                          - an extent is below 1, num_kv_heads does not divide num_heads, or a product of extents

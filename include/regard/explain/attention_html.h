@@ -99,13 +99,13 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 /// @param html      Options for the page.
 /// @param runtime   Threads, scratch memory and cancellation.
 /// @return The HTML text.
-/// @throws InvalidArgument  in any of these cases, which the message states:
-///                          - only_inspection without an inspection
-///                          - a row outside 0 … L − 1
-///                          - no row or no key to show
-///                          - a number of tokens that differs from the number of queries or keys
-///                          - a missing result, or a value whose shape does not match that of key
-///                          - a page of more than kMaxAttentionHtmlBytes
+/// @throws InvalidArgument  in any of the following cases (the message states which one):
+///                          - only_inspection is set without an inspection
+///                          - a row is outside 0 … L − 1
+///                          - there is no row or no key to show
+///                          - the number of tokens differs from the number of queries or keys
+///                          - a result is missing, or the shape of value does not match that of key
+///                          - the page would exceed kMaxAttentionHtmlBytes
 ///
 /// Also throws the exceptions that attention_weights() throws.
 ///

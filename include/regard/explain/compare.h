@@ -118,13 +118,13 @@ struct Comparison {
 /// @param options    Words to hide, control and truncation.
 /// @param runtime    Threads, scratch memory and cancellation.
 /// @return The comparison.
-/// @throws InvalidArgument  in any of these cases:
-///                          - fewer than 2 or more than kMaxCompared sentences
-///                          - a word that does not occur, or that occurs several times and is named without `#`; names
-///                            that refer to different words
-///                          - a word to hide that occurs in no sentence
-///                          - a control that does not occur in two sentences, or that is the word itself
-///                          - a text without words, or a text that read_sentence() rejects
+/// @throws InvalidArgument  in any of the following cases:
+///                          - there are fewer than 2 or more than kMaxCompared sentences
+///                          - a word does not occur, or occurs several times and is named without `#`
+///                          - the names refer to different words
+///                          - a word to hide occurs in no sentence
+///                          - the control does not occur in two sentences, or is the word itself
+///                          - a text has no words, or read_sentence() rejects it
 /// @throws DataError        as read_sentence() does.
 /// @throws Cancelled        if a stop is requested.
 ///

@@ -103,8 +103,8 @@ struct InspectionTextOptions {
   bool unicode = true;    ///< Whether to use non-ASCII characters.
   bool one_line = false;  ///< Whether to show, for each head, only the heavy hitters that fit on one line.
 };
-/// Renders the report as text: the finding, then one line for each head, or several if its heavy hitters do not fit on
-/// one line.
+/// Renders the report as text: the main result, then one line for each head, or several if its heavy hitters do not
+/// fit on one line.
 ///
 /// @param inspection  The report.
 /// @param options     Formatting options.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Renders a live page: one HTML file that contains the core as a WebAssembly module and, optionally, a model. It
-/// recomputes everything that it shows as the reader types.
+/// Renders a live page: one HTML file that contains the core as a WebAssembly module and, optionally, a model. As the
+/// reader types, the page recomputes everything that it shows.
 ///
 /// @verbatim
 ///     initial view (page data)  ─┐
@@ -39,7 +39,7 @@ struct LiveFile {
 /// The contents of a live page, except for its script and its style sheet.
 struct LivePage {
   std::string title{};                     ///< Title of the document.
-  std::string heading{};                   ///< The finding, which is displayed before the script runs.
+  std::string heading{};                   ///< The main result, in words; displayed before the script runs.
   std::vector<NamedText> first{};          ///< The initial view: the result of sentence_page_data() or page_data().
   std::span<const std::byte> core{};       ///< The WebAssembly module, compressed with gzip.
   std::string model{};                     ///< Name of the model; empty for a page with only lessons and matrices.

@@ -72,7 +72,7 @@ struct SentenceModel {
                                  const Runtime& runtime = {}, std::vector<Index> last_rows = {}) const;
 };
 
-/// Loads a model from a folder in the Hugging Face layout, with config.json, tokenizer.json and model.safetensors, or
+/// Loads either a model from a folder in the Hugging Face layout (config.json, tokenizer.json and model.safetensors) or
 /// the model of a training run (load_trained_model()).
 ///
 /// @param folder   Path of the folder.

@@ -185,7 +185,7 @@ REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 ///
 /// Untrusted text is escaped for a terminal. The text, the page and the JSON show the same sentences.
 struct SentenceFindings {
-  std::string finding{};      ///< The finding.
+  std::string finding{};      ///< One weight of one head, with its uniform value and the head's baseline.
   std::string selection{};    ///< The criterion for choosing the head, and the means over all heads.
   std::string evidence{};     ///< The effect of hiding each word on the vector.
   std::string association{};  ///< A caution: what a weight does not show.

@@ -354,15 +354,14 @@ struct Keep {
 /// @param keep   Rows of large matrices to keep.
 /// @param stop   Stop token, polled between steps.
 /// @return The computed steps.
-/// @throws InvalidArgument  in any of these cases:
-///                          - shapes that do not match; the message states the step, the matrix, and the actual and
-///                            expected shapes
-///                          - a matrix that is missing, given twice, or used by no step
-///                          - unknown or ambiguous tokens
-///                          - settings out of range
-///                          - names, expected values or notes for a step that does not exist
-///                          - arrays that do not fit in memory; the message states the required and the available
-///                            size
+/// @throws InvalidArgument  in any of the following cases:
+///                          - shapes do not match (the message states the step, the matrix, and the actual and expected
+///                            shapes)
+///                          - a matrix is missing, given twice, or used by no step
+///                          - a token is unknown or ambiguous
+///                          - a setting is out of range
+///                          - names, expected values or notes are given for a step that does not exist
+///                          - the arrays do not fit in memory (the message states the required and the available size)
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example
@@ -526,11 +525,11 @@ REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 /// @param stop              Stop token, polled while the text is read.
 /// @param max_memory_bytes  Memory limit for reading, in bytes; if absent, available_memory_bytes().
 /// @return The input.
-/// @throws DataError  in any of these cases; the message states `source`, the byte offset and the key:
-///                    - invalid JSON, duplicate keys, or more than 64 levels of nesting
-///                    - a number that is out of range for double, or a ragged matrix
-///                    - too little memory, before any of it is allocated: "source: needs N bytes of memory; M are
-///                      available"
+/// @throws DataError  in any of the following cases (the message states `source`, the byte offset and the key):
+///                    - the text is not valid JSON, has duplicate keys, or is nested more than 64 levels deep
+///                    - a number is out of range for double, or a matrix is ragged
+///                    - reading needs more memory than is available, which is checked before any of it is allocated:
+///                      "source: needs N bytes of memory; M are available"
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

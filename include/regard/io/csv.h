@@ -25,13 +25,14 @@ namespace regard::inline v0 {
 /// @param text    The text, in UTF-8.
 /// @param source  Name of the text for error messages, usually the path of the file.
 /// @return The matrix, (rows, columns), without heads.
-/// @throws DataError  in any of these cases; the message states `source`, the line and the column (both 1-based):
-///                    - an empty file or an empty cell
-///                    - a row whose length differs from that of the first row
-///                    - a cell that is not a number, or whose value is out of range for double
-///                    - a decimal comma
-///                    - text after a closing quote, or a quote that is not closed
-///                    - bytes that are not valid UTF-8
+/// @throws DataError  in any of the following cases (the message states `source`, the line and the column, both
+///                    1-based):
+///                    - the file or a cell is empty
+///                    - a row differs in length from the first row
+///                    - a cell is not a number, or its value is out of range for double
+///                    - a number has a decimal comma
+///                    - text follows a closing quote, or a quote is not closed
+///                    - the text is not valid UTF-8
 ///
 /// @par Example
 /// @code{.cpp}

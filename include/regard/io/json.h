@@ -124,7 +124,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// @param max_memory_bytes  Memory that reading may use, in bytes (see json_memory_bytes()); defaults to
 ///                          available_memory_bytes().
 /// @return The root of the tree.
-/// @throws DataError  "source: byte N: …" in any of these cases:
+/// @throws DataError  "source: byte N: …" in any of the following cases:
 ///                    - the text is not valid JSON or not valid UTF-8
 ///                    - a name occurs twice in an object
 ///                    - a number is out of range for double

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Type-checked and range-checked access to the members of a JSON object. If a member has the wrong type or is out of
-/// range, the error message states its name, its value and its byte offset in the text.
+/// range, the error message states the member's name, value and byte offset in the text.
 ///
 /// @verbatim
 ///     config.json: byte 31: width is -4; expected an integer from 1 to 4096

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rounds the matrices of a checkpoint to int8 or float16, and returns the result as a new safetensors file.
+/// Quantizes the matrices of a checkpoint to int8, or rounds them to float16, and returns a new safetensors file.
 ///
 /// @verbatim
-///     matrix X (R, C)   int8      X.scale[r] = max |X[r, :]| / 127             F32, (R)
-///                                 X[r, c]    = round(X[r, c] / X.scale[r])     I8,  (R, C)
-///                       float16   X[r, c]    = round(X[r, c])                  F16, (R, C)
-///     other tensors     F32, values unchanged
+///     matrix W (R, C) with the name "X"
+///         int8      scale[r] = max |W[r, :]| / 127           stored as "X.scale", F32, (R)
+///                   Q[r, c]  = round(W[r, c] / scale[r])     stored as "X", I8, (R, C)
+///         float16   Q[r, c]  = round(W[r, c])                stored as "X", F16, (R, C)
+///     other tensors                                          stored as F32, values unchanged
 /// @endverbatim
 ///
 /// All arithmetic is in float; round() rounds to nearest, ties to even. If the scale of a row would be below 2^-126,
 /// the row's scale and elements are set to 0. Checkpoint::read_float32() reads an I8 element as
-/// float(X[r, c]) · X.scale[r], rounded once.
+/// float(Q[r, c]) · scale[r], rounded once.
 ///
 /// Read next: src/io/rounding.cpp, safetensors.h.
 #pragma once
@@ -24,7 +25,7 @@
 
 namespace regard::inline v0 {
 
-/// Rounds the matrices of a checkpoint, and serializes the result as a safetensors file.
+/// Quantizes or rounds the matrices of a checkpoint, and serializes the result as a safetensors file.
 ///
 /// @param checkpoint  The checkpoint to read.
 /// @param tensors     The tensors of the checkpoint that the file will contain, in this order. Each is read with
@@ -36,8 +37,8 @@ namespace regard::inline v0 {
 /// @throws DataError        as Checkpoint::read_float32() does, and if an element of a matrix is NaN or ±∞, or too
 ///                          large in magnitude: at least 65520 for float16, or at least 127 · 2^120 (1.7e38) for int8.
 ///                          The message names the file, the tensor and the index.
-/// @throws InvalidArgument  if `type` is neither `int8` nor `float16`, and as safetensors_header() does, for instance
-///                          if a name with ".scale" appended exceeds 512 bytes or is the name of another tensor.
+/// @throws InvalidArgument  if `type` is neither `int8` nor `float16`, or if safetensors_header() rejects a name: for
+///                          example, a name with ".scale" appended exceeds 512 bytes or is that of another tensor.
 /// @throws Cancelled        if a stop is requested.
 ///
 /// @par Example

@@ -104,13 +104,13 @@ class REGARD_EXPORT Checkpoint {
   /// @param options  Options and limits for reading the file.
   /// @param stop     Stop token, polled while the file is read.
   /// @return The tensors.
-  /// @throws DataError  "path: byte N: …" or "path: …" in any of these cases:
-  ///                    - a file that cannot be opened, is not a regular file, or changes while it is read
-  ///                    - a file that violates the format; if it is in fact a zip or gzip archive, a pickle, an HTML
-  ///                      page or a Git LFS pointer, the message states this
-  ///                    - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
-  ///                    - tensors that need more memory than is available; the message states the required and the
-  ///                      available size
+  /// @throws DataError  "path: byte N: …" or "path: …" in any of the following cases:
+  ///                    - the file cannot be opened, is not a regular file, or changes while it is read
+  ///                    - the file violates the format (if it is in fact a zip or gzip archive, a pickle, an HTML page
+  ///                      or a Git LFS pointer, the message states this)
+  ///                    - an element is NaN or ±∞, and ModelFileOptions::allow_nonfinite is not set
+  ///                    - the tensors need more memory than is available (the message states the required and the
+  ///                      available size)
   /// @throws Cancelled  if a stop is requested.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
                               const std::stop_token& stop = {});

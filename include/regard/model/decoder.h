@@ -87,8 +87,8 @@ struct DecoderConfig {
 
 /// Replaces zeros with the default values that they stand for, and validates every field.
 ///
-/// @param config  The description.
-/// @return The description with nonzero num_kv_heads, head_size and feed_forward. With FeedForwardKind::none,
+/// @param config  The configuration.
+/// @return The configuration with nonzero num_kv_heads, head_size and feed_forward. With FeedForwardKind::none,
 ///         feed_forward remains 0.
 /// @throws InvalidArgument  "decoder: width is X; expected …" if a field is out of range: an extent below 1 or above
 ///                          2²⁴ (num_layers: 4096), num_heads not divisible by num_kv_heads, a width not divisible by
@@ -135,7 +135,7 @@ struct DecoderParameter {
 /// key and value are stored consecutively: first the three matrices, then the three biases. The same holds for gate
 /// and up. The matrices of each group therefore form one matrix of concatenated rows.
 ///
-/// @param config  The description.
+/// @param config  The configuration.
 /// @return The parameters.
 /// @throws InvalidArgument  as completed() does.
 ///
@@ -147,30 +147,30 @@ REGARD_EXPORT std::vector<DecoderParameter> decoder_parameters(const DecoderConf
 
 /// Returns the total number of elements of all parameters.
 ///
-/// @param config  The description.
+/// @param config  The configuration.
 /// @return The sum of DecoderParameter::size() over decoder_parameters().
 /// @throws InvalidArgument  as completed() does.
 REGARD_EXPORT Index decoder_size(const DecoderConfig& config);
 
-/// Writes the description of a decoder as the text of a config.json file.
+/// Writes the configuration of a decoder as the text of a config.json file.
 ///
 /// The field names follow Llama in transformers. A model with RMS norms, rotary position embeddings, SwiGLU and no
 /// biases has the model_type "llama", and transformers loads its folder as LlamaForCausalLM. Any other model has the
 /// model_type "regard_decoder" and the additional fields norm, positions, feed_forward and biases. The epsilon of layer
 /// norms is stored in the field layer_norm_eps.
 ///
-/// @param config  The description.
+/// @param config  The configuration.
 /// @return The JSON text, from which parse_decoder_config() returns completed(config).
 /// @throws InvalidArgument  as completed() does.
 REGARD_EXPORT std::string decoder_config_json(const DecoderConfig& config);
 
-/// Reads the description of a decoder from the text of a config.json file.
+/// Reads the configuration of a decoder from the text of a config.json file.
 ///
 /// The text may be untrusted. Fields that do not describe the computation are ignored.
 ///
 /// @param text    The text, in UTF-8.
 /// @param source  Name of the text for error messages, usually the path of the file.
-/// @return The description, as returned by completed().
+/// @return The configuration, with defaults filled in by completed().
 /// @throws DataError  "source: byte N: …" if the text is not valid JSON, or if a field is missing, has the wrong type,
 ///                    or has a value that is out of range or not supported.
 ///

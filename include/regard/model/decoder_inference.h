@@ -26,7 +26,7 @@
 
 namespace regard::inline v0 {
 
-/// The parameters of one layer. The view of a parameter that the model does not have is absent.
+/// The parameters of one layer. If the model lacks a parameter, its view is absent.
 ///
 /// Matrices are viewed as (in, out), so that output = input · W + b; the file stores them as (out, in). Query head h
 /// uses columns h·D … (h + 1)·D − 1 of w_query and the same rows of w_output.
@@ -55,14 +55,15 @@ struct DecoderLayer {
   PackedLinear<float> packed_projections;
   std::vector<float> b_projections;   ///< b_query, b_key and b_value, joined; empty without biases.
   PackedLinear<float> packed_output;  ///< Packed copy of w_output.
-  PackedLinear<float> packed_up;      ///< Packed copy of w_up; with SwiGLU, of w_gate and w_up, joined, (E, 2 F).
-  std::vector<float> b_joined_up;     ///< b_up; with SwiGLU, b_gate and b_up, joined; empty without biases.
-  PackedLinear<float> packed_down;    ///< Packed copy of w_down.
+  /// Packed copy of w_up, (E, F), or, with SwiGLU, of w_gate and w_up joined along their columns, (E, 2 F).
+  PackedLinear<float> packed_up;
+  std::vector<float> b_joined_up;   ///< b_up or, with SwiGLU, b_gate and b_up joined; empty without biases.
+  PackedLinear<float> packed_down;  ///< Packed copy of w_down.
 };
 
 /// A model as returned by load_decoder(). All copies share the memory of the parameters.
 struct Decoder {
-  DecoderConfig config;                              ///< The description, as returned by completed().
+  DecoderConfig config;                              ///< The configuration, with defaults filled in by completed().
   TensorView<const float, 2> token_table;            ///< Token embeddings, (V, E).
   TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E), if positions are learned.
   std::vector<DecoderLayer> layers;                  ///< The N layers.
@@ -74,9 +75,9 @@ struct Decoder {
   std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
 };
 
-/// Loads a decoder from a folder that contains config.json (see parse_decoder_config()), and model.safetensors or its
-/// shards with the tensors listed by decoder_parameters().
+/// Loads a decoder from a folder that contains config.json and either model.safetensors or its shards.
 ///
+/// parse_decoder_config() reads config.json. The other files must contain the tensors listed by decoder_parameters().
 /// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32. The tensors
 /// `model.layers.N.self_attn.rotary_emb.inv_freq` and, in a tied model, `lm_head.weight` may be present, but they are
 /// not read.
@@ -85,12 +86,12 @@ struct Decoder {
 /// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  in any of these cases; the message states the path:
-///                    - a config.json that parse_decoder_config() rejects
-///                    - tensors that are missing, unknown, of the wrong shape or not of a floating-point type; one
-///                      message lists all of them
-///                    - parameters that do not fit in memory; the message states the required and the available size
-///                    - files that Checkpoint::read_folder() rejects
+/// @throws DataError  in any of the following cases (the message states the path):
+///                    - parse_decoder_config() rejects config.json
+///                    - tensors are missing, unknown, of the wrong shape or not of a floating-point type (one message
+///                      lists all of them)
+///                    - the parameters do not fit in memory (the message states the required and the available size)
+///                    - Checkpoint::read_folder() rejects a file
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example
@@ -138,7 +139,7 @@ struct DecoderTrace : ModelTrace {
 /// @throws std::bad_alloc   if memory cannot be allocated.
 /// @throws Cancelled        if a stop is requested.
 ///
-/// @par Bits
+/// @par Reproducibility
 /// The result is bit-identical for any number of threads, and each row is bit-identical regardless of the tokens that
 /// follow. The logits are bit-identical to those of DecoderTraining<float> without bf16_products and to those of
 /// DecoderSession.

@@ -88,7 +88,7 @@ struct Encoder {
   std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
 };
 
-/// Loads a model from a folder in the Hugging Face layout, with config.json, and model.safetensors or its shards.
+/// Loads a model from a folder in the Hugging Face layout: config.json, and either model.safetensors or its shards.
 ///
 /// Parameters stored in f64, f16, bf16 or int8 (regard/io/rounding.h) are converted to f32, and all arithmetic is in
 /// f32.
@@ -97,13 +97,13 @@ struct Encoder {
 /// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
-/// @throws DataError  in any of these cases; the message states the path:
-///                    - a field of config.json that is missing, has the wrong type, is out of range or requests a
-///                      feature that is not implemented; the message states the byte offset
-///                    - tensors that are missing, unknown, of the wrong shape, or neither of a floating-point type
-///                      nor int8 with scales; one message lists all of them
-///                    - parameters that do not fit in memory; the message states the required and the available size
-///                    - files that Checkpoint::read_folder() rejects
+/// @throws DataError  in any of the following cases (the message states the path):
+///                    - a field of config.json is missing, has the wrong type, is out of range or requests a feature
+///                      that is not implemented (the message states the byte offset)
+///                    - tensors are missing, unknown, of the wrong shape, or neither of a floating-point type nor int8
+///                      with scales (one message lists all of them)
+///                    - the parameters do not fit in memory (the message states the required and the available size)
+///                    - Checkpoint::read_folder() rejects a file
 /// @throws Cancelled  if a stop is requested.
 ///
 /// @par Example

@@ -61,7 +61,7 @@ struct CheckpointFile {
 
 /// The state of a run between two steps, except for its arrays.
 struct TrainingState {
-  TrainingSettings settings;          ///< The settings, as returned by completed().
+  TrainingSettings settings;          ///< The settings, with defaults filled in by completed().
   TrainingData data;                  ///< The data that the run is trained on.
   std::vector<TrainingStep> history;  ///< All steps so far, from step 0; its size is the current step of the run.
   std::vector<CheckpointFile> files;  ///< Files added by the caller.
@@ -140,7 +140,7 @@ REGARD_EXPORT TrainingState read_training_state(const std::string& checkpoint);
 ///
 /// @tparam T          float or double.
 /// @param checkpoint  Path of the checkpoint.
-/// @param settings    The settings of the run, as returned by completed().
+/// @param settings    The settings of the run, with defaults filled in by completed().
 /// @param data        The data that the run is trained on.
 /// @param arrays      Receives the arrays of the checkpoint, unless an exception is thrown.
 /// @param stop        Stop token, polled while files are read.
@@ -196,8 +196,8 @@ struct SettingDifference {
 };
 /// Finds the first differing field that affects the bits of a run; see load_checkpoint().
 ///
-/// @param first   Settings, as returned by completed().
-/// @param second  Other settings, as returned by completed().
+/// @param first   Settings, with defaults filled in by completed().
+/// @param second  Other settings, likewise.
 /// @return The difference, or std::nullopt if there is none.
 ///
 /// @par Example

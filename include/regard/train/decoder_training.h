@@ -113,7 +113,7 @@ class REGARD_EXPORT DecoderTraining {
   DecoderTraining(DecoderTraining&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
   DecoderTraining& operator=(DecoderTraining&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
-  /// Returns the configuration, as returned by completed().
+  /// Returns the configuration, with defaults filled in by completed().
   const DecoderConfig& config() const;
   /// Returns the result of decoder_parameters() for the configuration.
   std::span<const DecoderParameter> description() const;

@@ -101,8 +101,8 @@ REGARD_EXPORT Index muon_scratch_size(Index rows, Index columns);
 /// @throws std::bad_alloc   if memory cannot be allocated. momentum may already have been updated.
 /// @throws Cancelled        if a stop is requested. momentum and part of matrix may already have been updated.
 ///
-/// @par Bits
-/// The matrix products are computed by linear_forward(), and the norm by global_norm().
+/// @par Reproducibility
+/// The matrix products are computed by linear_forward(), and the norm by global_norm(); see these functions.
 ///
 /// @par Example
 /// @code{.cpp}

@@ -88,7 +88,7 @@ class REGARD_EXPORT Trainer {
   Trainer(Trainer&&) noexcept;             ///< Moves; the moved-from object can only be destroyed.
   Trainer& operator=(Trainer&&) noexcept;  ///< Moves; the moved-from object can only be destroyed.
 
-  /// Returns the settings, as returned by completed().
+  /// Returns the settings, with defaults filled in by completed().
   const TrainingSettings& settings() const;
   /// Returns the source of the examples.
   const BatchSource& source() const;

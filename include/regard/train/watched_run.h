@@ -23,7 +23,7 @@ namespace regard::inline v0 {
 
 /// The task or text that a run is trained on, and the settings of the run.
 struct TrainingSubject {
-  TrainingSettings settings;                  ///< The settings, as returned by completed().
+  TrainingSettings settings;                  ///< The settings, with defaults filled in by completed().
   std::shared_ptr<const BatchSource> source;  ///< Source of the examples.
   const TrainingTask* task = nullptr;         ///< The task; nullptr for a text.
   std::optional<TextData> text{};             ///< The text; absent for a task.

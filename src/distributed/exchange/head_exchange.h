@@ -72,13 +72,13 @@ class HeadExchange {
     Index first_row;
   };
   struct Step {
-    std::vector<std::shared_ptr<std::byte>> buffers;  // of each array; null: not needed
+    std::vector<std::shared_ptr<std::byte>> buffers;  // of each array; null if not needed
     std::vector<Messages::Ticket> input_sends, output_sends;
     std::vector<Arrival> inputs, outputs;
   };
 
   Index num_steps() const;
-  // The key/value head of a rank in a step; −1: none.
+  // The key/value head of a rank in a step; −1 if there is none.
   Index kv_head(Index rank, Index step) const;
   bool computes(Index rank, Index step) const;
   IndexRange held_range(HeldIndices indices, Index rank) const;

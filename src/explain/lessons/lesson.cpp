@@ -16,7 +16,7 @@ namespace {
 
 struct Lesson {
   const char* name;
-  const char* alias;  // its number; empty: none
+  const char* alias;  // its number; empty if it has none
   const char* title;
   ExplainInput (*input)();
 };

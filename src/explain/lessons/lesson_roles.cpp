@@ -11,8 +11,8 @@ namespace regard::inline v0 {
 ExplainInput lesson_roles() {
   ExplainInput lesson;
   lesson.citation =
-      "“Self-attention mechanism”, a course page; numbers: S. Raschka, Build a Large Language Model, "
-      "chapter 3, ch03.ipynb";
+      "“Self-attention mechanism”, a course page without numbers; values from the chapter to which it links: "
+      "S. Raschka, Build a Large Language Model, chapter 3, ch03.ipynb";
   lesson.tokens = {"Your", "journey", "starts", "with", "one", "step"};
   lesson.matrices = {
       {"X", matrix_of({{0.43, 0.15, 0.89},
@@ -44,7 +44,9 @@ ExplainInput lesson_roles() {
        .name = "plain-scores",
        .document_name = "attention scores",
        .expected = row_of_journey({0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865}),
-       .notes = {"There are no projections yet: each word’s vector is also its query, key and value."}},
+       .notes = {"There are no projections yet: each word’s vector is also its query, key and value.",
+                 "In this and the following steps, values are compared with those printed in the chapter; the names "
+                 "of the steps are those of the course page."}},
       {.operation = Operation::ratio,
        .operands = {"ω"},
        .result = "r",
@@ -168,8 +170,9 @@ ExplainInput lesson_roles() {
        .document_name = "what “learnable” changes"},
   };
   lesson.errata = {
-      "The document contains no numbers; this lesson uses the numbers in the chapter to which the document links.",
-      "The document says that values summarize the scores. V does not depend on the scores; its rows are averaged "
+      "The course page contains no numbers; this lesson uses the values printed in the chapter to which the page "
+      "links.",
+      "The course page says that values summarize the scores. V does not depend on the scores; its rows are averaged "
       "afterwards, weighted by the attention weights.",
   };
   return lesson;

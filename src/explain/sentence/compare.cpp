@@ -385,7 +385,7 @@ class Comparer {
   const CompareOptions& options_;
   const Runtime& runtime_;
   Comparison c_;
-  Spelling control_;  // empty: every shared word
+  Spelling control_;  // empty means every shared word
 };
 
 }  // namespace

@@ -35,7 +35,8 @@ void check_sampling(const SamplingOptions& options) {
     throw InvalidArgument(
         fmt::format("sampling: temperature is {}; expected a finite number of at least 0", options.temperature));
   if (options.top_k < 0)
-    throw InvalidArgument(fmt::format("sampling: top_k is {}; expected at least 0 (0: all tokens)", options.top_k));
+    throw InvalidArgument(
+        fmt::format("sampling: top_k is {}; expected at least 0 (0 means all tokens)", options.top_k));
   if (!(options.top_p > 0 && options.top_p <= 1))
     throw InvalidArgument(fmt::format("sampling: top_p is {}; expected a number above 0 and at most 1", options.top_p));
 }
