@@ -39,7 +39,7 @@ struct Activations {
 
 Matrix project(const Matrix& x, const Matrix& weight) {
   Matrix result({L, D});
-  regard::linear_forward<double>(x.view(), weight.view(), {}, result.view());
+  regard::linear_forward<double>(x, weight, {}, result);
   return result;
 }
 
@@ -68,9 +68,9 @@ Layer backward(const Matrix& x, const Activations& a) {
                              {.grad_query = grad_query, .grad_key = grad_key, .grad_value = grad_value},
                              {.causal = true});
   Layer gradients;
-  regard::linear_backward<double>(x.view(), {}, grad_query.view(), {.grad_weight = gradients.query_weight.view()});
-  regard::linear_backward<double>(x.view(), {}, grad_key.view(), {.grad_weight = gradients.key_weight.view()});
-  regard::linear_backward<double>(x.view(), {}, grad_value.view(), {.grad_weight = gradients.value_weight.view()});
+  regard::linear_backward<double>(x, {}, grad_query, {.grad_weight = gradients.query_weight});
+  regard::linear_backward<double>(x, {}, grad_key, {.grad_weight = gradients.key_weight});
+  regard::linear_backward<double>(x, {}, grad_value, {.grad_weight = gradients.value_weight});
   return gradients;
 }
 

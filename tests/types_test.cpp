@@ -206,6 +206,20 @@ TEST(Views, LowerRanksHaveLeadingExtentsOf1) {
   EXPECT_TRUE(InputView<4>(TensorView<const float, 2>()).absent());
 }
 
+TEST(Views, OfTensors) {
+  Tensor<float, 2> tensor({2, 3});
+  const TensorView<float, 2> view = tensor;
+  const TensorView<const float, 2> read_only = std::as_const(tensor);
+  EXPECT_EQ(view.data, tensor.data());
+  EXPECT_EQ(read_only.data, tensor.data());
+  EXPECT_EQ(view.shape, tensor.shape());
+  EXPECT_EQ(read_only.strides, (std::array<Index, 2>{3, 1}));
+  static_assert(std::is_convertible_v<Tensor<float, 2>&, TensorView<const float, 2>>);
+  static_assert(!std::is_constructible_v<TensorView<float, 2>, const Tensor<float, 2>&>);  // would allow writes
+  static_assert(!std::is_constructible_v<TensorView<float, 2>, Tensor<float, 2>>);         // would dangle
+  static_assert(!std::is_constructible_v<TensorView<float, 3>, Tensor<float, 2>&>);
+}
+
 TEST(Views, ConvertFromContiguousRanges) {
   const std::vector<std::int32_t> list{4, -5, 6};
   const InputView<1> view = list;

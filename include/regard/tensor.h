@@ -54,6 +54,9 @@ constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& s
   return strides;
 }
 
+template <class T, int Rank>
+class Tensor;
+
 /// A view of memory that the caller owns, with a static element type.
 ///
 /// Copying a view copies no elements, and the memory must outlive the view. A default-constructed view is absent:
@@ -100,6 +103,22 @@ struct TensorView {
     requires(std::is_same_v<T, const U> && !std::is_same_v<T, U>)
   constexpr TensorView(const TensorView<U, Rank>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
+  /// Creates a view of a tensor.
+  ///
+  /// @tparam U      The element type of the tensor, which is T.
+  /// @param tensor  The tensor, which must outlive the view.
+  template <class U>
+    requires(std::is_same_v<T, U>)
+  TensorView(Tensor<U, Rank>& tensor)  // NOLINT(google-explicit-constructor)
+      : TensorView(tensor.view()) {}
+  /// Creates a read-only view of a tensor.
+  ///
+  /// @tparam U      The element type of the tensor; T is `const U`.
+  /// @param tensor  The tensor, which must outlive the view.
+  template <class U>
+    requires(std::is_same_v<T, const U>)
+  TensorView(const Tensor<U, Rank>& tensor)  // NOLINT(google-explicit-constructor)
+      : TensorView(tensor.view()) {}
 
   /// Returns whether the view is in its default-constructed state: `data` is null and every extent is 0.
   constexpr bool absent() const {
@@ -139,9 +158,6 @@ struct TensorView {
     return *pointer(index...);
   }
 };
-
-template <class T, int Rank>
-class Tensor;
 
 namespace internal {
 
@@ -421,7 +437,8 @@ struct OutputView {
 
 /// A dense row-major array that owns its memory.
 ///
-/// Copying a tensor copies its elements. It converts implicitly to InputView and OutputView, which operators take.
+/// Copying a tensor copies its elements. It converts implicitly to TensorView, InputView and OutputView, which
+/// operators take.
 ///
 /// @tparam T     The element type; not bool.
 /// @tparam Rank  The number of axes, at least 1.
