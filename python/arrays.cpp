@@ -2,10 +2,11 @@
 //
 // Array: see arrays.h.
 //
-//     exporter with a buffer   Py_buffer, held until the call is over
+//     exporter with a buffer   Py_buffer, held until the call ends
 //     torch.Tensor             __dlpack_c_exchange_api__, the same memory in a tenth of the time
-//     any other                __dlpack__(max_version=(1, 1), copy=False), else __dlpack__(); its deleter is called
-//                              when the call is over; a capsule that cannot be used stays unchanged
+//     any other                __dlpack__(max_version=(1, 1), copy=False) or, for producers older than version 1,
+//                              __dlpack__(); the deleter is called when the call ends; a capsule that cannot be used
+//                              stays unchanged
 //
 // Read next: new_arrays.cpp.
 #include "arrays.h"
@@ -24,7 +25,7 @@ namespace {
 }
 
 // The type that a format string of the struct module denotes; bits is 0 if DLPack has no such number type. Sizes are
-// native without a prefix or with '@', and standard after '=' and '<'.
+// native without a prefix or after '@', and standard after '=' or '<'.
 NumberType type_of_format(const char* format, Py_ssize_t item_bytes) {
   if (*format == '@' || *format == '=' || (*format == '<' && std::endian::native == std::endian::little)) ++format;
   const auto bits = static_cast<std::uint8_t>(item_bytes * 8);
@@ -262,7 +263,7 @@ bool Array::borrow_buffer(const char* operator_name, const char* name, PyObject*
   if (!PyObject_CheckBuffer(given)) return false;
   if (is_a(given, "MaskedArray")) {
     raise(PyExc_TypeError, operator_name,
-          std::string(name) + " is a masked array, whose mask would be lost; give its data, and the mask as `mask`");
+          std::string(name) + " is a masked array, whose mask would be lost; pass its data, and its mask as `mask`");
   }
   if (PyObject_GetBuffer(given, &buffer_, PyBUF_RECORDS_RO) != 0) {
     // NumPy types that the struct module lacks, such as bfloat16, have no format. They are exported in other ways.
@@ -359,7 +360,7 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
   return true;
 }
 
-// Tensors that __dlpack__ rejects are left to it, because it gives the reason.
+// Tensors that __dlpack__ rejects are passed to it, because its error message states the reason.
 bool Array::borrow_exchange(const char* operator_name, const char* name, PyObject* given) {
   const dlpack::Exchange* const exchange = exchange_of(Py_TYPE(given));
   if (exchange == nullptr) return false;

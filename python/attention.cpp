@@ -21,7 +21,7 @@
 namespace regard::python {
 namespace {
 
-// 2 · (D + Dv) for each pair of a query and a key, as if all keys were visible.
+// The number of operations, 2 · (D + Dv) for each pair of a query and a key, as if all keys were visible.
 double operations_of(const Array& query, const Array& key, const Array* value) {
   if (query.rank() != 4 || key.rank() != 4) return 0;
   const auto n = [](Index extent) { return static_cast<double>(extent); };
@@ -30,7 +30,7 @@ double operations_of(const Array& query, const Array& key, const Array* value) {
          (n(query.extent(3)) + columns);
 }
 
-// Calls with T, the type of the context: that of `out`, else `dtype`, else that of query.
+// Calls `call` with a value of the given type, which is the type of the context or of query.
 template <class Call>
 auto with_context_type(const char* name, NumberType type, const Call& call) {
   if (type == number_type<float>()) return call(float{});

@@ -2,7 +2,7 @@
 //
 // The gradients of attention for Python: attention_backward.
 //
-//     query, key, value, what the forward pass wrote, grad_context ──▶ {"grad_query": …, "grad_key": …, …}
+//     query, key, value, results of the forward pass, grad_context ──▶ {"grad_query": …, "grad_key": …, …}
 //
 // Read next: attention.cpp, regard/attention_backward.h.
 #include "regard/attention_backward.h"

@@ -27,7 +27,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// regard.plan(f, …): what the operators that f calls would do. They write nothing.
+// regard.plan(f, …): the planned execution of the operators that f calls, which compute and write nothing.
 nb::dict plan_of(nb::callable call, nb::args args, nb::kwargs kwargs) {
   const Plan plan = regard::plan([&](const Runtime& runtime) {
     const PlanScope scope(runtime);
@@ -64,7 +64,7 @@ nb::list instruction_sets_of() {
   return sets;
 }
 
-// The result of a measurement in peaks.h. Ctrl-C ends it.
+// The result of a measurement in peaks.h, which Ctrl-C interrupts.
 template <class Measure>
 auto measured(const Measure& measure) {
   decltype(measure(std::stop_token{})) result{};

@@ -8,8 +8,8 @@
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
 // A cache is not read while another thread changes it: each call holds the lock of its cache. The lock is granted in
-// the order of arrival, and Ctrl-C ends the wait for it. A child process of fork has a new lock, because the threads
-// that held the lock of the parent do not exist in it. Read next: regard/kv_cache.h.
+// the order of requests, and Ctrl-C interrupts a call that waits for it. A forked child process has a new lock, because
+// the threads that held the parent's lock do not exist in the child. Read next: regard/kv_cache.h.
 #include "regard/kv_cache.h"
 
 #include <nanobind/ndarray.h>
@@ -73,7 +73,7 @@ class Cache {
   // Waits without the interpreter's lock.
   FairLock::Place locked(FairLock::Use use) {
     if (const pid_t process = getpid(); process != process_) {
-      static_cast<void>(lock_.release());  // destroying a mutex that is held is undefined
+      static_cast<void>(lock_.release());  // destroying a locked mutex is undefined behavior
       lock_ = std::make_unique<FairLock>();
       process_ = process;
     }
@@ -116,7 +116,7 @@ class Cache {
     }
     return {reinterpret_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
   }
-  // As the header names it (docs/guide/kv-caches.md); a block without a header is rejected by open().
+  // The type stored in the header of the block (docs/guide/kv-caches.md). KvCache::open() rejects blocks without one.
   static std::string dtype_of(std::span<const std::byte> memory) {
     std::uint32_t type = 4;
     if (memory.size() >= 16) std::memcpy(&type, memory.data() + 12, sizeof type);
@@ -146,7 +146,7 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   }
   if (sequence && !counts.empty()) reject(kName, "counts are for all sequences; expected no counts with sequence");
   const auto lock = cache.changing(kName);
-  // An element takes at most a few nanoseconds, in a cache of int8.
+  // Appending an element takes at most a few nanoseconds; an int8 cache is the slowest.
   const auto operations = [](const auto& k, const auto& v) {
     double rows = 10;
     for (std::size_t axis = 0; axis + 1 < k.shape.size(); ++axis) rows *= static_cast<double>(k.shape[axis]);

@@ -63,13 +63,13 @@ nb::object embedding_backward_of(nb::handle indices_object, nb::handle grad_outp
   });
 }
 
-// RotaryOptions, with the memory of its positions.
+// RotaryOptions, and the memory for their positions.
 struct Rotation {
   RotaryOptions options;
   std::vector<Index> positions;
 };
 
-// positions: (L) for all batch entries, or (B, L).
+// Takes the options of a call. positions has shape (L), for all batch entries, or (B, L).
 Rotation take_rotation(LayerCall& call, const Array& input) {
   Rotation rotation;
   RotaryOptions& options = rotation.options;

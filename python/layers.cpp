@@ -13,8 +13,8 @@
 namespace regard::python {
 namespace {
 
-// The approximate number of floating-point operations per element of a row, which decides whether a call gets a thread
-// of its own.
+// The approximate number of floating-point operations per element of a row, which decides whether a call runs on a
+// separate thread.
 constexpr double kElement = 20;
 
 template <class View>

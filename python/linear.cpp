@@ -25,7 +25,7 @@ double products(Index rows, Index inputs, Index outputs) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(inputs) * static_cast<double>(outputs);
 }
 
-// Calls with the type of the output: that of `out`, else `dtype`, else T.
+// Calls `call` with a value of the type of `out`, which has been allocated or given.
 template <class T, class Call>
 void with_output_type(const Outputs& outputs, const Call& call) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -34,7 +34,7 @@ void with_output_type(const Outputs& outputs, const Call& call) {
   call(T{});
 }
 
-// call(x, bias, out, options, runtime) computes.
+// Takes the options of linear_forward, allocates the output, and runs call(x, bias, out, options, runtime).
 template <class T, class Call>
 nb::object forward(nb::handle input_object, const Array& input, Index num_outputs, const Array& bias,
                    Keywords& keywords, const Call& call) {
@@ -162,7 +162,7 @@ void bind_linear(nb::module_& module) {
                      "grad_bias: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
                      "rows_per_group: int = 0, num_threads: int = 0) -> dict[str, typing.Any]"),
              "Computes the gradients of input · weight + bias from grad_output (R, O), the gradient of the loss with\n"
-             "respect to the argument of the activation. Returns grad_input (R, I), grad_weight (I, O) and grad_bias\n"
+             "respect to this sum, before any activation. Returns grad_input (R, I), grad_weight (I, O) and grad_bias\n"
              "(O) by name. If an array is passed under the name of a gradient, the gradient is written to it, or\n"
              "added to it if accumulate contains the name.");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models, explanations and lessons for Python, each as text, JSON and a page, with the program's own figures.
+// Models, explanations and lessons for Python. Results are available as text, JSON and a page, as in the program.
 //
 //     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, query="bank")
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
@@ -32,7 +32,7 @@ struct Analysis {
   SentenceAnalysis analysis;
 };
 
-// Matrices and settings: JSON text unchanged, anything else as written by the module json.
+// Matrices and settings as JSON: a string is returned unchanged; any other object is encoded by Python's json module.
 std::string json_of(nb::handle input) {
   if (PyUnicode_Check(input.ptr())) {
     std::string text = text_of("explain", "input", input);
@@ -43,7 +43,7 @@ std::string json_of(nb::handle input) {
     return text;
   }
   try {
-    // In pieces, between which Python handles signals. json.dumps does not.
+    // iterencode() returns the text in pieces, between which Python handles signals. json.dumps() does not.
     const nb::object encoder = nb::module_::import_("json").attr("JSONEncoder")(nb::arg("allow_nan") = false);
     return text_of("explain", "input", nb::str("").attr("join")(encoder.attr("iterencode")(input)));
   } catch (const nb::python_error& error) {
@@ -56,7 +56,7 @@ std::string json_of(nb::handle input) {
   }
 }
 
-// If the input is an object, messages omit offsets: they refer to JSON that the caller did not write.
+// If the input is not a string, messages omit offsets, because these refer to JSON that the caller did not write.
 ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
   std::optional<ExplainInput> read;
@@ -189,7 +189,8 @@ void bind_views(nb::module_& module) {
       .def("__repr__", [](const Explanation& self) {
         return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime.stop); });
       });
-  nb::class_<Analysis>(module, "SentenceAnalysis", "The attention of one word of a sentence in a model.")
+  nb::class_<Analysis>(module, "SentenceAnalysis",
+                       "The attention of one word in a sentence that a model has processed.")
       .def(
           "text",
           [](const Analysis& self, int width, bool color) {
@@ -271,8 +272,9 @@ void bind_model(nb::module_& module) {
   module.def("load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
              nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
              "Loads config.json, tokenizer.json and model.safetensors from a folder in the Hugging Face layout, or\n"
-             "the newest checkpoint of a training run, which explain() also accepts. With map, the parameters are\n"
-             "mapped into memory instead of being read. Raises RuntimeError with the path of the file.");
+             "the newest checkpoint of a training run, which is a decoder; explain() accepts both kinds of models.\n"
+             "With map, the parameters are mapped into memory instead of being read. Raises RuntimeError with the\n"
+             "path of the file.");
   module.def("explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(),
              nb::arg("query") = nb::none(), nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(),
              nb::arg("hide") = nb::list(), nb::arg("truncate") = false, nb::arg("full") = false,
@@ -283,8 +285,8 @@ void bind_model(nb::module_& module) {
              "Otherwise, input contains matrices and settings as in docs/guide/own-matrices.md, as a dict or JSON,\n"
              "and the result is an Explanation of every step.");
   module.def("lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
-             "Recomputes a document that teaches attention. layout is 'rows' or 'columns'. Raises ValueError with a\n"
-             "list of all names if the name is unknown.");
+             "Recomputes the calculations in a document that teaches attention. layout is 'rows' or 'columns'. Raises\n"
+             "ValueError with a list of all names if the name is unknown.");
   module.def(
       "lesson_entries",
       [] {

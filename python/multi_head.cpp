@@ -120,7 +120,7 @@ nb::object multi_head_forward_of(nb::handle input_object, nb::handle w_query_obj
   });
 }
 
-// MultiHeadForwardState of the dictionary that the forward call returned.
+// The MultiHeadForwardState in the dictionary that the forward call returned.
 template <class T>
 class State {
  public:
@@ -143,7 +143,8 @@ class State {
   static constexpr std::array<const char*, 6> kNames{"query", "key", "value", "context", "row_max", "row_sum"};
   nb::handle entry(nb::handle state, const char* name) const {
     PyObject* const found = PyDict_GetItemString(state.ptr(), name);
-    if (found == nullptr) reject(name_, std::string("state has no ") + name + "; expected that of the forward call");
+    if (found == nullptr)
+      reject(name_, std::string("state has no ") + name + "; expected the state of the forward call");
     return found;
   }
   const char* name_;
@@ -159,7 +160,8 @@ nb::object multi_head_backward_of(nb::handle input_object, nb::handle w_query_ob
   const bool with_memory = kwargs.contains("memory") && !kwargs["memory"].is_none();
   const bool with_output = kwargs.contains("w_output") && !kwargs["w_output"].is_none();
   LayerCall call(kName, grad_output_object, std::move(kwargs), {"grad_input"});
-  // Without memory or w_output, their gradients do not exist, and an array for one is an unexpected keyword.
+  // Without memory or w_output, the corresponding gradients do not exist. Arrays for these gradients are rejected as
+  // unexpected keywords.
   const auto take = [&](std::initializer_list<const char*> names) {
     for (const char* const name : names) call.outputs.take(call.keywords, name, nullptr);
   };

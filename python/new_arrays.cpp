@@ -2,10 +2,10 @@
 //
 // NewArray, and lists of values in options: see arrays.h.
 //
-//     like a tensor of PyTorch    torch.empty
-//     like an array of NumPy      numpy.empty
-//     like anything else          memory aligned to 64 bytes: an array of NumPy like a memoryview, if NumPy is loaded;
-//                                 a jax.Array like an array of JAX; otherwise exported by DLPack
+//     like a PyTorch tensor    torch.empty
+//     like a NumPy array       numpy.empty
+//     like anything else       memory aligned to 64 bytes, returned as a jax.Array (like a JAX array), as a NumPy array
+//                              (like a memoryview, if NumPy is loaded), or as an object that exports DLPack
 //
 // Read next: outputs.cpp.
 #include <nanobind/ndarray.h>
@@ -39,7 +39,7 @@ nb::object extents_of(const std::vector<Index>& shape) {
   return extents;
 }
 
-// torch.empty(shape, dtype=type). Its arguments are looked up once, because a short call creates three of these.
+// torch.empty(shape, dtype=type). Its arguments are looked up once, because a short call creates three tensors.
 nb::object empty_tensor(NumberType type, const std::vector<Index>& shape) {
   struct Known {
     NumberType type;
@@ -96,7 +96,7 @@ bool is_sequence(const char* operator_name, const char* name, nb::handle given) 
   return true;
 }
 
-// take("name[0]", item) …
+// Calls take("name[0]", item), take("name[1]", item), … for all items.
 template <class Take>
 void for_each_item(const char* name, nb::handle sequence, const Take& take) {
   Index i = 0;
@@ -118,7 +118,7 @@ NewArray::NewArray(const char* operator_name, const char* name, nb::handle like,
   } else if (is_a(like.ptr(), "numpy.ndarray")) {
     object_ = empty_array(type, shape);
   } else {
-    // The alignment at which JAX takes memory without a copy.
+    // With this alignment, JAX uses memory without copying it.
     constexpr std::align_val_t kAlignment{64};
     std::size_t bytes = type.bits / 8;
     std::vector<std::size_t> extents;

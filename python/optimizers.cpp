@@ -21,7 +21,7 @@
 namespace regard::python {
 namespace {
 
-// Arrays of equal size may still have their elements in another order.
+// Requires equal shapes: in arrays of the same size but different shapes, elements do not correspond to each other.
 void expect_shape(const char* operator_name, const char* name, const Array& array, const char* other,
                   const Array& expected) {
   if (array.shape() == expected.shape()) return;

@@ -130,7 +130,8 @@ ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array&
     if (flags) {
       outputs_.take(keywords, name, asked);
     } else if (const nb::handle given = keywords.take(name)) {
-      reject(keywords.operator_name(), std::string(name) + " is returned; no array can be given for it");
+      reject(keywords.operator_name(),
+             std::string(name) + " is always returned as a new array; expected no array to write it to");
     }
   };
   take("row_max", "return_row_max");

@@ -5,7 +5,7 @@
 //     start(is_send, rank, tag, memory, piece)      memory: a memoryview, valid until the piece is completed
 //     completed() ──▶ [piece, …]                    raises an exception, with the attribute `rank` if the rank is known
 //     failed                                        whether a rank has failed; set before close()
-//     close(finished)                               finished: no message is in flight
+//     close(finished)                               finished: whether no message is in flight
 //
 // Read next: python/regard/distributed_transports.py, regard/distributed/attention.h.
 #include "ranks.h"
@@ -24,7 +24,7 @@
 namespace regard::python {
 namespace {
 
-// MPI counts the bytes of a message with an int.
+// The maximum size of a message: MPI counts the bytes in an int.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 thread_local RankGroup* current_group = nullptr;
@@ -36,7 +36,7 @@ std::string text_of_error(const nb::python_error& error) {
 
 class PythonTransport final : public Transport {
  public:
-  // The interpreter's lock is held.
+  // The caller must hold the interpreter's lock.
   explicit PythonTransport(nb::object object)
       : object_(std::move(object)),
         rank_(nb::cast<Index>(object_.attr("rank"))),
@@ -97,7 +97,7 @@ class PythonTransport final : public Transport {
       } while (first < message.size());
     });
   }
-  // A Python exception is destroyed while the lock is held.
+  // Calls `call` with the interpreter's lock and converts Python exceptions, which are destroyed before its release.
   template <class Call>
   void with_python(const Call& call) {
     const nb::gil_scoped_acquire held;
@@ -120,11 +120,11 @@ class PythonTransport final : public Transport {
   Index rank_, num_ranks_;
   bool may_use_thread_;
   std::uint64_t next_piece_ = 0;
-  std::map<std::uint64_t, std::uint64_t> tickets_;  // of each piece that is in flight
-  std::map<std::uint64_t, Index> num_pieces_;       // of each ticket that are in flight
+  std::map<std::uint64_t, std::uint64_t> tickets_;  // for each piece in flight, its ticket
+  std::map<std::uint64_t, Index> num_pieces_;       // for each ticket, the number of its pieces in flight
 };
 
-// Destroys the ranks as stack unwinding does, which notifies the other ranks.
+// Destroys the ranks during stack unwinding, so that they notify the other ranks of a failure.
 void destroy_at_once(std::unique_ptr<Ranks> ranks) {
   struct Leaving {
     std::unique_ptr<Ranks> ranks;
@@ -158,7 +158,7 @@ nb::object sum_in_order_of(nb::handle terms_object) {
 
 }  // namespace
 
-// While this thread is in call().
+// Marks the group as busy, and as the current group of this thread, during call().
 class RankGroup::Scope {
  public:
   explicit Scope(RankGroup& group) : group_(group), before_(std::exchange(current_group, &group)) {
@@ -206,7 +206,8 @@ RankGroup* RankGroup::current() { return current_group; }
 nb::object RankGroup::call(const std::string& name, const nb::callable& function, const nb::args& args,
                            const nb::kwargs& kwargs) {
   reject_in_plan(name.c_str());
-  if (!is_open()) reject(name.c_str(), "the ranks were closed, or belong to another process; expected open ones");
+  if (!is_open())
+    reject(name.c_str(), "the ranks were closed, or belong to another process; expected open ranks of this process");
   if (busy_) throw std::runtime_error(name + ": the ranks are in use by another call");
   const Scope scope(*this);
   try {

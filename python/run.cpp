@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // run(): see run.h. If a thread requests the interpreter's lock while the interpreter shuts down, the interpreter
-// unwinds it (pthread_exit) through the frames of this file and of nanobind, which would end the process with an error.
-// Such a thread stops its operator and waits for the end of the process instead, as Python itself does from 3.14 on.
+// unwinds the thread (pthread_exit). Unwinding the frames of this file and of nanobind would end the process with an
+// error. Such a thread therefore stops its operator and waits for the end of the process, as in Python 3.14 and later.
 // Read next: attention.cpp.
 #include "run.h"
 
@@ -23,7 +23,8 @@
 namespace regard::python {
 namespace {
 
-// 0.5 ms at 200 GFLOP/s, of which starting the thread takes a twentieth; 0.1 s at 1 GFLOP/s.
+// Calls with at least this number of operations run on a separate thread. They take 0.5 ms at 200 GFLOP/s, of which
+// starting the thread is a twentieth, and 0.1 s at 1 GFLOP/s.
 constexpr double kLongOperations = 1e8;
 constexpr std::chrono::milliseconds kLook{20};
 

@@ -44,7 +44,7 @@ template <auto Member>
 void extent(TrainingSettings& settings, const Keywords& keywords, const char* name, nb::handle value) {
   settings.model.*Member = keywords.number<Index>(name, value);
 }
-// The value of that name; names are in the order of the enumeration.
+// Sets a member to the enumerator with the given name. Names are in the order of the enumerators.
 template <auto Member, const auto& Names, class Object>
 void choose(Object& object, const char* name, nb::handle value) {
   const std::string text = text_of(kName, name, value);
@@ -69,7 +69,7 @@ void model_choice(TrainingSettings& settings, const Keywords&, const char* name,
 }
 
 struct Setting {
-  const char* name;  // that of the program's option, with underscores
+  const char* name;  // the name of the program's option, with underscores
   Store store;
 };
 
@@ -136,16 +136,17 @@ nb::object column(const Items& items, const Value& value) {
 
 class Training {
  public:
-  // The functions of a run are called by one thread at a time. A model that generates is loaded from a checkpoint.
+  // Held while a thread calls functions of the run.
   std::mutex mutex;
   std::unique_ptr<WatchedRun> run;
+  // The model for generate(), loaded from a checkpoint of step generator_step.
   std::optional<TrainedModel> generator;
   Index generator_step = -1;
 
   Index steps_done() const { return static_cast<Index>(run->trainer().history().size()); }
 };
 
-// call(run, runtime) without the interpreter's lock.
+// Calls call(run, runtime) without holding the interpreter's lock.
 template <class Call>
 void with_run(Training& self, const Call& call) {
   reject_in_plan(kName);
@@ -208,8 +209,8 @@ void create(Training* self, const std::string& command, nb::kwargs kwargs) {
   self->run = std::move(made);
 }
 
-// Takes steps for that many seconds, at least one. A signal ends it after the current step: the step is complete, and
-// the exception of the signal's handler is raised. Returns whether the run is done.
+// Performs steps for the given number of seconds, but at least one step. A signal ends the call after the current step
+// is complete; the exception of the signal handler is then raised. Returns whether the run is done.
 bool advance(Training& self, double seconds, int num_threads, const std::string& folder, Index checkpoint_every) {
   with_run(self, [&](WatchedRun& of, const Runtime& runtime) {
     using Clock = std::chrono::steady_clock;
@@ -240,7 +241,8 @@ nb::dict log_of(Training& self) {
   return log;
 }
 
-// (snapshots, layers, heads) and further axes: fill(head, its elements).
+// An array of shape (snapshots, layers, heads, …), where `further` contains the remaining extents. fill(head, elements)
+// writes the elements of one head.
 template <class T, class Fill>
 nb::object of_heads(const TrainingRecord& record, std::vector<Index> further, const Fill& fill) {
   const DecoderConfig& model = record.settings.model;
@@ -359,7 +361,7 @@ nb::dict parameters_of(Training& self) {
   return found;
 }
 
-// The logits of sequences, (B, L, V), as many at a time as the model has room for.
+// The logits of sequences, (B, L, V), computed for micro_batch sequences at a time.
 nb::object logits_of(Training& self, nb::handle tokens_object, std::optional<std::pair<Index, Index>> ablate) {
   constexpr const char* kLogits = "model";
   const Array tokens(kLogits, "tokens", tokens_object);
@@ -388,7 +390,7 @@ nb::object logits_of(Training& self, nb::handle tokens_object, std::optional<std
   });
 }
 
-// A folder that is removed at the end.
+// A folder that the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "regard-XXXXXX").string()) {
@@ -406,7 +408,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// The model as it is loaded from a checkpoint, so that a run and its checkpoint generate the same text.
+// The model after saving and loading a checkpoint, so that a run and its checkpoint generate the same text.
 const TrainedModel& generator_of(Training& self, const Runtime& runtime) {
   if (self.generator_step != self.steps_done()) {
     const TemporaryFolder folder;
@@ -433,7 +435,7 @@ Vocabulary vocabulary_of(const Training& self) {
   return subject.task != nullptr ? Vocabulary::of_words(subject.task->vocabulary) : subject.text->vocabulary();
 }
 
-// Tokens of byte pairs may end within a character, which is then replaced.
+// A byte-pair token may end within a character. Such an incomplete character is replaced by U+FFFD.
 nb::object text_object(const std::string& text) {
   return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }

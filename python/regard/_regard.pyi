@@ -101,7 +101,7 @@ def linear_forward(input: object, weight: PackedLinear | object, bias: object | 
 def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: Sequence[str] = (), rows_per_group: int = 0, num_threads: int = 0) -> dict[str, Any]:
     """
     Computes the gradients of input · weight + bias from grad_output (R, O), the gradient of the loss with
-    respect to the argument of the activation. Returns grad_input (R, I), grad_weight (I, O) and grad_bias
+    respect to this sum, before any activation. Returns grad_input (R, I), grad_weight (I, O) and grad_bias
     (O) by name. If an array is passed under the name of a gradient, the gradient is written to it, or
     added to it if accumulate contains the name.
     """
@@ -366,7 +366,7 @@ class Explanation:
     def __repr__(self) -> str: ...
 
 class SentenceAnalysis:
-    """The attention of one word of a sentence in a model."""
+    """The attention of one word in a sentence that a model has processed."""
 
     def text(self, width: int = 80, color: bool = False) -> str:
         """The analysis as text."""
@@ -399,8 +399,9 @@ class Comparison:
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """
     Loads config.json, tokenizer.json and model.safetensors from a folder in the Hugging Face layout, or
-    the newest checkpoint of a training run, which explain() also accepts. With map, the parameters are
-    mapped into memory instead of being read. Raises RuntimeError with the path of the file.
+    the newest checkpoint of a training run, which is a decoder; explain() accepts both kinds of models.
+    With map, the parameters are mapped into memory instead of being read. Raises RuntimeError with the
+    path of the file.
     """
 
 def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
@@ -412,8 +413,8 @@ def explain(input: object, model: Model | None = None, query: str | None = None,
 
 def lesson(name: str, layout: str | None = None) -> Explanation:
     """
-    Recomputes a document that teaches attention. layout is 'rows' or 'columns'. Raises ValueError with a
-    list of all names if the name is unknown.
+    Recomputes the calculations in a document that teaches attention. layout is 'rows' or 'columns'. Raises
+    ValueError with a list of all names if the name is unknown.
     """
 
 def lesson_entries() -> list[str]:

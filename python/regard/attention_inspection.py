@@ -128,7 +128,7 @@ def attention_with_statistics(
     top_keys : int, default 0
         The number of keys with the largest weights to return per row, at most 63.
     chosen_keys : sequence of int, optional
-        The keys of chosen_weight, the same for every row.
+        The keys whose total weight is returned as chosen_weight, the same for every row.
     chosen_ranges : array of int64, shape (L, 2), (1, 2) or (B, L, 2), optional
         Alternatively, a range (begin, end) of keys for each row.
     chosen_offset : int, optional

@@ -62,8 +62,8 @@ def attention_partials(
     Raises
     ------
     ValueError
-        If an argument is invalid, or sinks, dropout or packed sequences are given. The error is raised before any work
-        is done.
+        If an argument is invalid, or if sinks, dropout or packed sequences are given. The error is raised before any
+        work is done.
 
     Examples
     --------

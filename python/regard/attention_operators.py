@@ -111,12 +111,12 @@ def attention(
         Keys: float64 if query is float64, otherwise float32, bfloat16 or float16. Hkv divides H, and query head h reads
         KV head ``h // (H // Hkv)``.
     value : array, shape (B, Hkv, S, Dv)
-        Values, with the same types as key.
+        Values. The same types are accepted as for key.
     out : array, shape (B, H, L, Dv), optional
         The array to write the context to. By default, a new array of the same library as query is allocated.
     dtype : dtype or str, optional
-        The type of the context: query's type, or float32 if query is bfloat16 or float16. It is a name, or a dtype
-        object such as ``numpy.float32`` or ``torch.float32``. The default is the type of out if given, otherwise that
+        The type of the context, as a name or as a dtype object such as ``numpy.float32`` or ``torch.float32``: query's
+        type or, if query is bfloat16 or float16, also float32. The default is the type of out if given, otherwise that
         of query.
     row_max, row_sum, lse, sink_weights : array, shape (B, H, L), optional
         Arrays to write these results to: float32 (float64 if query is float64).
@@ -209,7 +209,8 @@ def attention(
     axes.
 
     All arithmetic is in float32, or in float64 for float64 inputs. 16-bit inputs are converted exactly, and the context
-    is rounded once; ``weights_in_float32`` describes the exception. The result is bit-identical for any number of threads and any strides.
+    is rounded once; ``weights_in_float32`` describes the exception. The result is bit-identical for any number of
+    threads and any strides.
 
     Examples
     --------
@@ -301,8 +302,8 @@ def attention_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid, or options differ from those of the forward call. The error is raised before any work
-        is done.
+        If an argument is invalid, or if options differ from those of the forward call. The error is raised before any
+        work is done.
 
     Notes
     -----

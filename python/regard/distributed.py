@@ -121,7 +121,7 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
-        The ranks. An mpi4py communicator is duplicated; in a process group, messages have separate tags.
+        The ranks. An mpi4py communicator is duplicated. In a process group, Regard's messages have tags of their own.
     timeout : float, default 60.0
         The time without a heartbeat after which a rank is considered to have failed, in seconds. A thread on each rank
         sends heartbeats even while the rank computes. With mpi4py, this requires the thread level
@@ -136,7 +136,7 @@ def connect(comm: Any = None, *, timeout: float = 60.0) -> None:
     """
     comm = _given(comm)
     if _found(comm) is not None:
-        raise ValueError("regard.distributed.connect: the communicator is already connected; expected a call of close() first")
+        raise ValueError("regard.distributed.connect: the communicator is already connected; expected a call to close() first")
     connection = _Connection(comm, timeout)
     with _lock:
         _connections.append(connection)
@@ -162,7 +162,7 @@ def close(comm: Any = None) -> None:
 
 
 def _close_all() -> None:
-    """Called at exit. A program that ends with an exception does not wait for the other ranks."""
+    """Disconnect all ranks at exit. A program that ends with an exception does not wait for the other ranks."""
     at_once = getattr(sys, "last_value", None) is not None
     for connection in _connections[::-1]:
         if connection.process != os.getpid():
@@ -250,8 +250,8 @@ def attention_backward(
     Returns
     -------
     AttentionGradients
-        grad_query for the rows, and grad_key and grad_value for the keys, of this rank; grad_bias for its rows, or for
-        the whole call if bias has one row shared by all queries; grad_sinks for the whole call, on every rank.
+        grad_query for the rows of this rank; grad_key and grad_value for its keys; grad_bias for its rows, or for the
+        whole call if bias has one row shared by all queries; and grad_sinks for the whole call, on every rank.
     """
     options.setdefault("fingerprint", "unchecked")
     found: AttentionGradients[Array] = _group(comm).call(
@@ -311,7 +311,7 @@ def attention_decode(query: Array, cache: KvCache, *, comm: Any = None, **option
     Parameters
     ----------
     query : array, shape (B, H, L, D)
-        The same elements on every rank.
+        The queries, which must be the same on every rank.
     cache : KvCache
         The keys and values of this rank. The cache must not be a ring.
     **options
@@ -338,7 +338,7 @@ def append(cache: KvCache, key: AnyArray, value: AnyArray, *, comm: Any = None) 
     cache : KvCache
         The keys and values of this rank. The cache must not be a ring.
     key, value : array, shapes (B, Hkv, L, D) and (B, Hkv, L, Dv)
-        The same elements on every rank.
+        The keys and values to append, which must be the same on every rank.
     """
     _group(comm).call("append", cache.append, key, value)
 

@@ -27,7 +27,7 @@ def _plain(tensor: Any) -> Any:
 
 
 def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, Any]) -> Any:
-    """regard.distributed.attention within group.call(), for calls in which at least one tensor requires a gradient."""
+    """Compute regard.distributed.attention if a tensor requires a gradient. It is called through group.call()."""
     if not torch.is_grad_enabled():
         plain = {name: _plain(option) for name, option in options.items()}
         return _attention(_plain(query), _plain(key), _plain(value), **plain)
@@ -37,8 +37,8 @@ def attention(group: Any, query: Any, key: Any, value: Any, options: dict[str, A
                          f"{'a new context' if given[0] == 'out' else f'return_{given[0]}=True'}")
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, torch.Tensor) or tensor.dim() != 4:
-            raise ValueError(f"attention_forward: {name} is not a tensor with four axes; expected one, since gradients are "
-                             "required")
+            raise ValueError(f"attention_forward: {name} is not a PyTorch tensor with four axes; expected one, because a "
+                             "tensor requires a gradient")
     results: list[Any] = []
     context = _Attention.apply(results, group, options, query, key, value, options.get("bias"), options.get("sinks"))
     result = results[0]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message transports of regard.distributed: an mpi4py communicator, or a torch.distributed process group.
 
-    start(is_send, rank, tag, memory, piece)   starts a message; memory is a memoryview, valid until it is completed
+    start(is_send, rank, tag, memory, piece)   starts a message; memory is a memoryview, valid until completion
     completed() ──▶ [piece, …]                 the pieces completed since the last call; raises an exception on failure
     failed                                     whether a rank has failed; set before close()
     close(finished)                            finished: whether no message is in flight
@@ -23,8 +23,8 @@ TYPE_CHECKING = False  # avoids importing typing at run time
 if TYPE_CHECKING:
     from typing import Any
 
-_TORCH_TAG = 0x52670000  # far from the tags that programs choose
-_UNUSED = 2              # a tag that no message has
+_TORCH_TAG = 0x52670000  # added to all tags, to avoid collisions with the tags of the program
+_UNUSED = 2              # a tag that no message uses
 _FOREVER = datetime.timedelta(days=365)
 _JOIN_SECONDS = 2.0
 
@@ -97,7 +97,7 @@ class MpiTransport:
             self._comm.Free()
 
     def exit(self, at_once: bool) -> None:
-        """Called after an exception: MPI.Finalize(), which mpi4py calls at exit, could otherwise wait for this rank."""
+        """With at_once, abort all ranks: MPI.Finalize(), which mpi4py calls at exit, could otherwise block."""
         if at_once and self.num_ranks > 1 and not self._mpi.Is_finalized():
             sys.stderr.flush()
             self._mpi.COMM_WORLD.Abort(1)
@@ -176,7 +176,7 @@ class TorchTransport:
         Gloo has no function for this purpose, but it closes all connections of a group if a wait times out.
         """
         for other in range(self.num_ranks):
-            # The connection to a rank that has ended is closed already, and the wait fails for this reason.
+            # If a rank has ended, its connection is already closed, and wait() raises RuntimeError.
             with contextlib.suppress(RuntimeError):
                 if other != self.rank:
                     memory = self._torch.empty(1, dtype=self._torch.uint8)

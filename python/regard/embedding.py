@@ -229,7 +229,7 @@ def cross_entropy_forward(
     grad_logits : array, shape (R, V), optional
         The array to write the gradient to; it may be logits.
     return_row_loss, return_grad_logits : bool, default False
-        Whether to return these arrays as well.
+        Whether to return row_loss and grad_logits as well.
     ignored_target : int, default -1
         The target of rows that are ignored: their loss and gradient are 0.
     reduction : {'mean', 'sum'}, default 'mean'

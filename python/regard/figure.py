@@ -2,8 +2,8 @@
 """Weights as a figure in a notebook: regard.show(weights, tokens), for arrays of any library, or lists.
 
     (L, S)               one map, with queries down and keys across, and with its values if they fit
-    (H, L, S)            one map per head; the same for a batch of one, (1, H, L, S)
-    (layers, H, L, S)    a grid, with layers down and heads across; the same for the tuple `attentions` of transformers
+    (H, L, S)            one map per head; (1, H, L, S), a batch with one entry, is treated in the same way
+    (layers, H, L, S)    a grid, with layers down and heads across; also for the tuple `attentions` of Transformers
 
 A figure makes no network requests and needs no script. The tooltip of a cell contains its words and its weight. In a
 figure with very many cells, the tooltip of a row contains its largest weights. Outside a notebook, a figure is a text
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal
 
-_MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.8em wide, and a page 60em
-_MOST_CELLS = 128    # rows and columns of a map that is drawn; in larger maps, a cell is the mean of a block
-_MOST_SMALL = 64     # the same in a grid of layers and heads
-_LEAST_LABELED = 10  # smallest size of a cell, in pixels, at which its label is readable
-_MOST_CELL_TITLES = 8000  # cells of a figure with a title each, which adds at most 0.5 MB to a saved notebook
-_MOST_ROW_TITLES = 4000   # rows with a title each, if there are more cells
-_MOST_NUMBERS = 1 << 23
+_MAX_NUMBERED = 24  # maximum rows and columns of a table of numbers: a cell is 2.8em wide, and a page 60em
+_MAX_CELLS = 128    # maximum rows and columns of a map; in larger maps, each cell is the mean of a block
+_MAX_SMALL = 64     # the same limit for the maps in a grid of layers and heads
+_MIN_LABELED = 10   # minimum size of a cell in pixels at which its label is readable
+_MAX_CELL_TITLES = 8000  # maximum number of cells with tooltips, which add at most 0.5 MB to a saved notebook
+_MAX_ROW_TITLES = 4000   # maximum number of rows with tooltips, if there are too many cells
+_MAX_NUMBERS = 1 << 23   # maximum number of weights
 _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # bidirectional control characters
 
 _STYLE = """<style>
@@ -77,8 +77,8 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     ----------
     weights : array or nested sequence, shape (L, S), (H, L, S), (1, H, L, S) or (layers, H, L, S)
         A NumPy, PyTorch or JAX array, any object that supports the buffer protocol, DLPack or ``__array_interface__``,
-        or a sequence of arrays or numbers, such as the tuple of (1, H, L, S) arrays that models of transformers return
-        as ``attentions``. From a larger batch, select one entry. There may be at most 8 million weights.
+        or a sequence of arrays or numbers, such as the tuple of (1, H, L, S) arrays that Transformers models return as
+        ``attentions``. From a larger batch, select one entry. There may be at most 8 million weights.
     tokens : sequence, optional
         A word for each key, and for each query if L = S.
     queries : sequence, optional
@@ -129,8 +129,8 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
     if len(axes) not in (2, 3, 4):
         raise ValueError(f"show: weights has {len(axes)} {'axis' if len(axes) == 1 else 'axes'}; expected (L, S), (H, L, S) "
                          "or (layers, H, L, S)")
-    if math.prod(axes) > _MOST_NUMBERS:
-        raise ValueError(f"show: weights has {math.prod(axes)} numbers; expected at most {_MOST_NUMBERS}: choose heads, or "
+    if math.prod(axes) > _MAX_NUMBERS:
+        raise ValueError(f"show: weights has {math.prod(axes)} numbers; expected at most {_MAX_NUMBERS}: choose heads, or "
                          "show the pooled_map of attention_columns")
     layers = axes[0] if len(axes) == 4 else None
     if layers is not None:
@@ -152,8 +152,8 @@ def _named(name: str, given: Sequence[object] | None, count: int, shape: tuple[i
         raise TypeError(f"show: {name} is of type {type(given).__name__}; expected a sequence of words")
     words = list(map(str, given))
     if len(words) != count:
-        raise ValueError(f"show: {name} has {len(words)} {'word' if len(words) == 1 else 'words'}; expected {count}, as "
-                         f"weights {shape} has {what}")
+        raise ValueError(f"show: {name} has {len(words)} {'word' if len(words) == 1 else 'words'}; expected {count}, the "
+                         f"number of {what} in weights {shape}")
     return words
 
 
@@ -223,7 +223,7 @@ def _exact(weight: float) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text, in which control and bidirectional characters are written as \\u{…}."""
+    """The text, with control characters and bidirectional characters written as \\u{…}."""
     def turns(character: str) -> bool:
         return not character.isprintable() or character in _TURNING
 
@@ -237,7 +237,7 @@ def _edges(extent: int, most: int) -> list[int]:
 
 
 def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
-    """The means of blocks, with at most `most` blocks in each direction."""
+    """The means of the blocks of a matrix, with at most `most` blocks in each direction."""
     means, lefts = [], _edges(len(rows[0]) if rows else 0, most)
     for top, bottom in itertools.pairwise(_edges(len(rows), most)):
         sums = [sum(column) for column in zip(*rows[top:bottom])]
@@ -247,7 +247,7 @@ def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
 
 
 def _png(width: int, height: int, lines: bytes) -> bytes:
-    """A PNG image in grayscale with alpha, from its lines, each preceded by its filter type."""
+    """A grayscale PNG image with alpha. Each line of pixels in `lines` is preceded by its filter type."""
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
@@ -260,7 +260,7 @@ def _largest(rows: list[list[float]]) -> float:
 
 
 def _word(text: str, limit: int | None = None) -> str:
-    """A word given by the caller; if it is truncated, its title contains the full text."""
+    """A word given by the caller; if it has more than `limit` characters, its tooltip contains the full text."""
     title = f' title="{html.escape(text)}"' if limit is not None and len(text) > limit else ""
     return f"<bdi{title}>{html.escape(text)}</bdi>"
 
@@ -279,7 +279,7 @@ class Figure:
         self._title = None if title is None else _visible(str(title))
 
     def _numbered(self) -> bool:
-        return len(self._heads) == 1 and len(self._queries) <= _MOST_NUMBERED and len(self._keys) <= _MOST_NUMBERED
+        return len(self._heads) == 1 and len(self._queries) <= _MAX_NUMBERED and len(self._keys) <= _MAX_NUMBERED
 
     def _note(self) -> str:
         def even(sums: list[float]) -> bool:
@@ -298,7 +298,7 @@ class Figure:
         return f"{self._queries[query]} \u2192 {self._keys[key]} {_exact(weight)}"
 
     def _row_title(self, head: list[list[float]], top: int, bottom: int) -> str:
-        """The three largest weights of a row; for a block of rows, the largest weight of each row, at most three."""
+        """The three largest weights of a row or, for a block of rows, the three largest row maxima."""
         if not self._keys:
             return ""
         if bottom - top == 1:
@@ -312,19 +312,22 @@ class Figure:
         return ", ".join(self._pair(query, key, weight) for weight, query, key in best)
 
     def _titles(self, head: list[list[float]], rows: int, columns: int, most: int) -> str:
-        """Elements with tooltips over the cells of a map, or over its rows."""
+        """Elements with tooltips that cover the cells of a map or, if these are too many, its rows."""
         cells, maps = rows * columns, len(self._heads)
-        if rows == len(head) and columns == len(self._keys) and cells * maps <= _MOST_CELL_TITLES:
+        if rows == len(head) and columns == len(self._keys) and cells * maps <= _MAX_CELL_TITLES:
             return "".join(f'<i title="{html.escape(self._pair(query, key, weight))}"></i>'
                            for query, row in enumerate(head) for key, weight in enumerate(row))
-        if rows * maps > _MOST_ROW_TITLES or not cells:
+        if rows * maps > _MAX_ROW_TITLES or not cells:
             return ""
         return "".join(f'<i style="grid-column: 1/-1" title="{html.escape(self._row_title(head, top, bottom))}"></i>'
                        for top, bottom in itertools.pairwise(_edges(len(head), most)))
 
     def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
-        """The map as a transparency image through which the page's color shows, scaled to `end` or to the map's largest
-        weight; the largest weight; and the extents."""
+        """The HTML of a map, the largest weight in it, and its extents.
+
+        The map is a colored rectangle with an image as its mask: the opacity of a cell is its weight, divided by `end`
+        or by the largest weight.
+        """
         means = _blocks(head, most)
         largest = _largest(means)
         end = end or largest or 1
@@ -341,7 +344,7 @@ class Figure:
         drawn = (f'<div class="regard-frame"><div class="regard-map" role="img" aria-label="{about}" title="{about}" style="width: {columns * cell}px; height: {rows * cell}px; grid: repeat({max(rows, 1)}, {cell}px) / '
                  f'repeat({max(columns, 1)}, {cell}px); mask-image: url(data:image/png;base64,{picture})">'
                  f"{self._titles(head, rows, columns, most)}</div></div>")
-        if cell >= _LEAST_LABELED and rows == len(self._queries) and columns == len(self._keys):
+        if cell >= _MIN_LABELED and rows == len(self._queries) and columns == len(self._keys):
             keys, queries = ("".join(_word(word, 8) for word in words) for words in (self._keys, self._queries))
             drawn = (f'<div class="regard-labeled" style="--cell: {cell}px; --label: {min(cell, 13)}px"><span></span>'
                      f'<div class="regard-keys" aria-hidden="true">{keys}</div>'
@@ -365,13 +368,13 @@ class Figure:
         return f'{_STYLE}<div class="regard-figure">{self.body()}</div>'
 
     def body(self) -> str:
-        """The figure without its style."""
+        """The HTML of the figure without its style sheet."""
         title = "" if self._title is None else f"<p><em>{html.escape(self._title)}</em></p>"
         if self._numbered():
             return (f'{title}{self._table()}<p class="regard-note">0<span class="regard-ramp regard-numbered"></span>1; '
                     f"{self._note()}</p>")
         count = len(self._heads)
-        most = _MOST_CELLS if self._layers is None else _MOST_SMALL
+        most = _MAX_CELLS if self._layers is None else _MAX_SMALL
         size = 720 if count == 1 else 66 if self._layers is not None else 300 if count <= 4 else 220
         end = max((_largest(_blocks(head, most)) for head in self._heads), default=0) if self._shared else None
         figures, note, rows, columns = [], self._note(), 0, 0

@@ -40,7 +40,7 @@ _Shape: typing.Any = jax.ShapeDtypeStruct
 class _Forward:
     """The callback of the forward pass. Equal calls are compiled only once."""
 
-    names: tuple[str, ...]  # of the arrays
+    names: tuple[str, ...]  # the names of the arrays
     options: tuple[tuple[str, typing.Any], ...]
 
     def arguments(self, arrays: typing.Sequence[typing.Any]) -> dict[str, typing.Any]:
@@ -100,7 +100,7 @@ def _backward_rule(call: _Forward, saved: typing.Any, grad_context: typing.Any) 
     context, row_max, row_sum, fingerprint, arrays = saved
     of = [index for index, name in enumerate(call.names) if name in _DIFFERENTIABLE]
     query = arrays[0]
-    # The extension writes the gradients of key and value with the type of query, the others with the compute type.
+    # The gradients of query, key and value have the type of query; the other gradients have the compute type.
     results = [_Shape(arrays[index].shape, query.dtype if index < 3 else _computed_with(query.dtype))
                for index in of]
     found = jax.pure_callback(_Backward(call), results, context, row_max, row_sum, fingerprint, grad_context, *arrays,
@@ -131,7 +131,7 @@ def attention(
     key, value : jax.Array, shapes (B, Hkv, S, D) and (B, Hkv, S, Dv)
         Keys and values, with types as in :func:`regard.attention`.
     dtype : dtype or str, optional
-        The type of the context: query's type, or float32 if query is bfloat16 or float16.
+        The type of the context: query's type (the default) or, if query is bfloat16 or float16, also float32.
     **options
         The options for :func:`regard.attention`: causal, window, mask, bias, scale and so on. Array-valued options may
         be traced; all other options are constants of the compiled function.
@@ -186,6 +186,6 @@ _OPTIONS = frozenset(_attention.__wrapped__.__kwdefaults__) - {  # type: ignore[
 
 
 def _check(arrays: tuple[jax.Array, ...], dtype: str | None) -> None:
-    """Reject invalid shapes and types when a function is traced, by planning the call with arrays without memory."""
+    """Reject invalid shapes and types when a function is traced, by planning the call with zero-stride arrays."""
     alike = [numpy.broadcast_to(numpy.zeros((), array.dtype), array.shape) for array in arrays]
     _regard.plan(_regard.attention_forward, *alike, **({} if dtype is None else {"dtype": dtype}))

@@ -79,7 +79,8 @@ def linear_forward(
     out : array, shape (R, O), optional
         The array to write to.
     dtype : dtype or str, optional
-        The type of the output: the type of input, or float32 if input is bfloat16.
+        The type of the output: the type of input or, if input is bfloat16, also float32. The default is the type of out
+        if given, otherwise that of input.
     activation : {'none', 'relu', 'gelu', 'gelu_tanh', 'silu'}, default 'none'
         The function applied to each element.
     num_threads : int, default 0
@@ -126,15 +127,15 @@ def linear_backward(
     weight : array, shape (I, O)
         As in the forward call.
     grad_output : array, shape (R, O)
-        The gradient of the loss with respect to the argument of the activation.
+        The gradient of the loss with respect to ``input · weight + bias``, before any activation.
     grad_input, grad_weight, grad_bias : array, optional
         Arrays of shapes (R, I), (I, O) and (O,) to write the gradients to.
     accumulate : sequence of str, default ()
         Names of the given arrays to which gradients are added; other given arrays are overwritten.
     rows_per_group : int, default 0
         Number of rows per group; grad_weight and grad_bias are summed separately over each group, and the sums are
-        added in order. 0 means that all rows form one group. With groups, one call over a batch is bit-identical to
-        several accumulating calls, each over whole groups.
+        added in order. 0 means that all rows form one group. With groups, one call over a batch gives the same bits as
+        several accumulating calls, if the batch is split at group boundaries.
     num_threads : int, default 0
         The maximum number of threads; 0 means :func:`default_num_threads`.
 
@@ -251,7 +252,7 @@ def swiglu_forward(gate: Array, up: AnyArray, *, out: AnyArray | None = None, nu
     gate : array, shape (R, F)
         The gate: float32, float64 or bfloat16.
     up : array, shape (R, F)
-        The factor of silu(gate), of the same type as gate.
+        The array by which silu(gate) is multiplied, of the same type as gate.
     out : array, shape (R, F), optional
         The array to write to; it may be gate or up.
     num_threads : int, default 0

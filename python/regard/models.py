@@ -88,7 +88,7 @@ class Model:
 
 
 class _Shown:
-    """The representation of a result in a notebook, from python/regard/results.py."""
+    """A result with a notebook representation, which results.py computes."""
 
     __slots__ = ("__weakref__", "_result")
 
@@ -157,7 +157,7 @@ class Explanation(_Shown):
 
 
 class SentenceAnalysis(_Shown):
-    """The attention of one word of a sentence in a model, as returned by :func:`explain`."""
+    """The attention of one word in a sentence that a model has processed, as returned by :func:`explain`."""
 
     __slots__ = ()
 
@@ -249,15 +249,15 @@ class Comparison(_Shown):
 
 def _native(operator: str, model: Model) -> _regard.Model:
     if not isinstance(model, Model):
-        raise TypeError(f"{operator}: model is of type {type(model).__name__}; expected a Model, as load_model returns it")
+        raise TypeError(f"{operator}: model is of type {type(model).__name__}; expected a Model, as returned by load_model")
     return model._model
 
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """Load a model from a folder in the Hugging Face layout, with config.json, tokenizer.json and model.safetensors.
 
-    From the folder of a training run, the newest checkpoint is loaded. It is a decoder, which :func:`explain` also
-    accepts.
+    If the folder is that of a training run, the newest checkpoint of the run is loaded. Such a checkpoint is a decoder;
+    :func:`explain` accepts decoders as well as encoders.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def explain(
     input: str | Mapping[str, Any], model: Model | None = None, query: str | None = None, layer: int | None = None,
     head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False,
 ) -> SentenceAnalysis | Explanation:
-    """Explain attention step by step, for a sentence in a model or for given matrices.
+    """Explain attention step by step, for a sentence processed by a model or for given matrices.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def explain(
     truncate : bool, default False
         Whether to truncate a sentence that is too long, instead of rejecting it; only with a model.
     full : bool, default False
-        Whether to compute all steps that lead to the weight that is shown; only with a model.
+        Whether to include every step of the computation of the displayed attention weight; only with a model.
 
     Returns
     -------
@@ -339,7 +339,7 @@ def explain(
 
 
 def lesson(name: str, layout: Literal["rows", "columns"] | None = None) -> Explanation:
-    """Recompute a lesson: a document that teaches attention.
+    """Recompute the calculations in a lesson, which is a document that teaches attention.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def compare(
     word : str
         The word.
     sentences : sequence of str
-        The sentences, from 2 to 26, all of which contain the word.
+        Between 2 and 26 sentences, each of which contains the word.
     hide : sequence of str, default ()
         Words to hide in every sentence in which they occur, so that no token attends to them in any layer.
     control : str, default ''
@@ -404,7 +404,7 @@ def compare(
     Raises
     ------
     ValueError
-        If a sentence does not contain the word, or there are fewer than two sentences.
+        If a sentence does not contain the word, or if there are fewer than two sentences.
     """
     return Comparison(_regard.compare(_native("compare", model), word, _texts("compare", "sentences", sentences),
                                       _texts("compare", "hide", hide), control, truncate))

@@ -177,9 +177,9 @@ def multi_head_attention_backward(
     Raises
     ------
     ValueError
-        If an argument is invalid, or options differ from those of the forward call. The message states the name of the
-        argument, its value and the expected value, or these options. The error is raised before any gradient is
-        written.
+        If an argument is invalid, or if options differ from those of the forward call. The message states the name of
+        the argument, its value and the expected value, or the options that differ. The error is raised before any
+        gradient is written.
 
     Examples
     --------

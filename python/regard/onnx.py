@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ONNX Attention operator, opsets 23 to 25, on NumPy arrays, with its inputs, attributes, outputs and rules.
 
-    Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
-    keys = past_key and K, concatenated; query i is at position i + past length, or i + nonpad_kv_seqlen[b] − Sq
+    Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)
+    Q (B, Sq, Hq·D), K (B, Skv, Hkv·D), V (B, Skv, Hkv·Dv)       with q_num_heads and kv_num_heads
+
+K is appended to past_key, and V to past_value. Query i is at position i + past length or, with nonpad_kv_seqlen, at
+i + nonpad_kv_seqlen[b] − Sq.
 
 16-bit inputs are converted to float32, so results may be closer to the exact values than those of the standard's
 reference implementation. Arguments that the opset does not define are rejected. Read next: docs/guide/python.md.
@@ -44,7 +47,7 @@ def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Arra
 
 
 def _joined(name: str, past: _Array, new: _Array) -> _Array:
-    """Past and new keys or values, concatenated."""
+    """The past and the new keys (or values), concatenated."""
     if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
         _reject(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
     if past.dtype != new.dtype:
@@ -53,7 +56,7 @@ def _joined(name: str, past: _Array, new: _Array) -> _Array:
 
 
 def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -> dict[str, _Array]:
-    """attn_mask as the options mask and bias; −∞ hides a key. padded: whether keys beyond its last column are hidden, too."""
+    """The options mask and bias for attn_mask; −∞ hides a key. With padded, keys without a column are hidden, too."""
     if attn_mask is None:
         return {}
     boolean = attn_mask.dtype == bool
@@ -83,8 +86,8 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Parameters
     ----------
     Q, K, V : numpy.ndarray
-        Arrays of shape (B, Hq, Sq, D), (B, Hkv, Skv, D) and (B, Hkv, Skv, Dv), or (B, Sq, Hq · D) … with q_num_heads
-        and kv_num_heads.
+        Arrays of shape (B, Hq, Sq, D), (B, Hkv, Skv, D) and (B, Hkv, Skv, Dv) or, with q_num_heads and kv_num_heads, of
+        shape (B, Sq, Hq · D), (B, Skv, Hkv · D) and (B, Skv, Hkv · Dv).
     attn_mask : numpy.ndarray, optional
         A boolean mask, or values that are added to the scores.
     past_key, past_value : numpy.ndarray, optional
@@ -104,7 +107,8 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     qk_matmul_output_mode : {0, 1, 2, 3}, default 0
         The kind of scores or weights in the fourth output, as defined by the standard.
     left_window_size, right_window_size : int, default -1
-        The sliding window; −1 means no limit. Opset 25 or later.
+        The numbers of keys before and after its own position to which a query attends (sliding window); −1 means no
+        limit. Opset 25 or later.
     num_outputs : int, default 1
         The number of outputs to return, 1 to 4.
     opset : {23, 24, 25}, default 25
@@ -113,15 +117,15 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     Returns
     -------
     Y : numpy.ndarray
-        The output. With num_outputs above 1, a tuple of the first num_outputs of Y, present_key, present_value and
-        qk_matmul_output.
+        The output. If num_outputs exceeds 1, a tuple of that number of outputs, in this order: Y, present_key,
+        present_value, qk_matmul_output.
 
     Raises
     ------
     ValueError
-        If the standard does not allow the arguments, or the opset does not define them.
+        If the standard does not allow the arguments, or if the opset does not define them.
     TypeError
-        If an array is not a NumPy array, or a number of heads or a window size is not an integer.
+        If an array is not a NumPy array, or if a head count or window size is not an integer.
 
     Examples
     --------

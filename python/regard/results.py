@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-_MOST_PAGE = 4 << 20  # largest size of a page that is put into a notebook, in characters
-_MOST_TEXT = 20_000   # largest number of characters of the text that is shown if there is no table
+_MAX_PAGE = 4 << 20  # maximum length of a page that is embedded in a notebook, in characters
+_MAX_TEXT = 20_000   # maximum length of the text that is shown instead of a table, in characters
 
 _MORE_STYLE = """<style>
 .regard-figure .regard-lines td { background: none; min-width: 4em; }
@@ -42,8 +42,8 @@ def in_notebook(result: Any) -> dict[str, str]:
     text, page, found = result.text(), result.html(), json.loads(result.json())
     picture = _sentence(found) if "chosen" in found else _comparison(found) if "pairs" in found else _explanation(found)
     if not picture:
-        picture = f"<pre>{_words(text[:_MOST_TEXT])}{' …' if len(text) > _MOST_TEXT else ''}</pre>"
-    if len(page) <= _MOST_PAGE:
+        picture = f"<pre>{_words(text[:_MAX_TEXT])}{' …' if len(text) > _MAX_TEXT else ''}</pre>"
+    if len(page) <= _MAX_PAGE:
         picture += (f'<details><summary>step by step</summary><iframe title="Regard" srcdoc="{html.escape(page)}" '
                     'sandbox="allow-scripts"></iframe></details>')
     return {"text/plain": text, "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
@@ -53,7 +53,7 @@ def training_in_notebook(training: Any) -> dict[str, str]:
     """The representations of a training run: its page in a separate frame, and its findings as a fallback."""
     page = training.html()
     picture = f'<p class="regard-note">{_words(". ".join(training.findings))}.</p>'
-    if len(page) <= _MOST_PAGE:
+    if len(page) <= _MAX_PAGE:
         picture = (f'<iframe title="Regard: every head at every snapshot" srcdoc="{html.escape(page)}" '
                    f'sandbox="allow-scripts" style="height: 860px"></iframe>{picture}')
     return {"text/plain": training.text(), "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
@@ -94,7 +94,7 @@ def _sentence(found: dict[str, Any]) -> str:
         text: str = word["name"]
         return text + _mark(word)
 
-    # A word of one piece has one q·k. A word of several pieces has more, and none is shown.
+    # q·k is shown only for words with one piece, because a word with several pieces has several values.
     alone = len(row["queries"]) == 1
 
     def number(values: list[list[float]], word: dict[str, Any], digits: int) -> str:
@@ -136,7 +136,7 @@ def _comparison(found: dict[str, Any]) -> str:
     marks = {_mark(word) for sentence in found["sentences"] for word in sentence["words"] if not word["special"]}
     warnings = [f"Note: {one['name']}: {one['warning']}" for one in found["sentences"] if "warning" in one]
     return (f"{_paragraphs(found['findings'])}<p>{sentences}</p>{_table([found['word'], *found['stages']], lines)}"
-            '<p class="regard-note">cosine of the word with itself in two sentences: 1 is the same direction'
+            '<p class="regard-note">cosine similarity between the vectors of the word in two sentences: 1 means the same direction'
             f"{'; † not in the vocabulary: the model sees [UNK]' * (' †' in marks)}"
             f"{'; ‡ split into pieces: its vector is their mean' * (' ‡' in marks)}</p>{_paragraphs(warnings)}")
 

@@ -174,13 +174,13 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_context):
         saved = ctx.saved_tensors
-        # Second derivatives are requested: the operator rejects them.
+        # If second derivatives are requested, the operator is called, because it rejects them.
         watched = torch.is_grad_enabled() or _watched(grad_context, *saved[:3])
         call = _attention_backward if watched else _backward
         return None, *_gradients_by(call, grad_context, saved, ctx.options, ctx.needs_input_grad[5:7])
 
 
-# Function.apply checks every input for the state of a transform. No transform is active where _apply is called.
+# Function.apply also checks every input for active transforms. _apply is called only if no transform is active.
 _apply = super(torch.autograd.Function, _Eager).apply
 
 
@@ -253,7 +253,7 @@ def attention(
     Raises
     ------
     ValueError
-        If the arguments are invalid, or a transform of ``torch.func`` differentiates the call.
+        If the arguments are invalid, or if a transform of ``torch.func`` differentiates the call.
     """
     seed = torch.randint(1 << 62, ()) if dropout else None
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
@@ -267,6 +267,7 @@ def attention(
 
 
 def _learns(*tensors):
+    """Whether autograd must record an operation on these tensors."""
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad:
@@ -400,7 +401,7 @@ def _broadcast(query, key, value, attn_mask, enable_gqa):
         if not enable_gqa or not of_key or not of_value or heads % of_key or heads % of_value:
             _reject(f"key has {of_key} heads and value {of_value}; expected the same number"
                     + (f", or divisors of query's {heads}" if enable_gqa else ", or enable_gqa=True"))
-        # key and value have groups of different sizes.
+        # key and value have different numbers of query heads per head.
         key, value = (tensor.repeat_interleave(heads // tensor.shape[-3], -3) for tensor in (key, value))
         of_key = of_value = heads
     key_heads = max(of_key, of_value)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     Tokens = str | Sequence[int] | numpy.typing.NDArray[numpy.integer[Any]]
 
-_EVALUATED = 512              # held-out examples at the end
-_EVALUATED_AFTER_SIGNAL = 32
-_SECONDS = 0.1                # between two lines of progress
+_EVALUATED = 512              # number of held-out examples that are evaluated after a run
+_EVALUATED_AFTER_SIGNAL = 32  # the same after an interrupted run
+_SECONDS = 0.1                # interval between two updates of the progress line
 
 
 def training_tasks() -> list[TrainingTask]:
@@ -46,8 +46,8 @@ def training_tasks() -> list[TrainingTask]:
     Returns
     -------
     list of TrainingTask
-        Each entry has the attributes name, shows (what the task shows), pattern, expected (time and score) and
-        parameters (number of parameters).
+        Each entry has the attributes name, shows (what the task demonstrates), pattern, expected (time and score)
+        and parameters (number of parameters).
 
     Examples
     --------
@@ -178,7 +178,7 @@ def train(
         native.save(folder)
     training = Training(native, _EVALUATED_AFTER_SIGNAL if interrupted else _EVALUATED)
     if interrupted:
-        more = "it is saved; continue with resume=True" if folder else "a run with run=folder can be continued"
+        more = "the run is saved; continue it with resume=True" if folder else "only a run with run=folder can be continued"
         warnings.warn(f"train: interrupted after step {native.step} of {native.steps}; {more}", RuntimeWarning, stacklevel=2)
     return training
 
@@ -250,7 +250,7 @@ class Training:
         - weights, (S, N, H, L, L): the weights on the first sequence of the probe
         - pattern, previous, sink and entropy, (S, N, H): the mean weight on the expected keys, on the previous token
           and on the first token, and the entropy relative to that of uniform weights
-        - ablation, (S, N, H): the increase in the loss on the probe without the head
+        - ablation, (S, N, H): the increase in the loss on the probe when the head is ablated
         - grad_weights and grad_scores, (S, N, H, query + 1): the gradients with respect to the weights and the scores
           of row probe.query
         """
@@ -491,10 +491,10 @@ class TrainedModel:
         temperature : float, default 1.0
             The divisor of the logits. With 0, the most probable token is always selected (greedy decoding).
         top_k : int, default 0
-            The number of most probable tokens from which to sample; 0 means all tokens.
+            Sampling is restricted to this number of most probable tokens; 0 means no restriction.
         top_p : float, default 1.0
-            The minimum total probability of the tokens from which to sample, which are the smallest set of most
-            probable tokens that reaches this value.
+            Sampling is restricted to the smallest set of most probable tokens whose total probability is at least this
+            value.
         seed : int, default 0
             The random seed.
 
@@ -506,7 +506,7 @@ class TrainedModel:
         Raises
         ------
         ValueError
-            If the prompt is empty or too long, or an argument is out of range.
+            If the prompt is empty or too long, or if an argument is out of range.
         """
         ids = self._native.encode(prompt) if isinstance(prompt, str) else list(map(int, prompt))
         found = self._native.generate(ids, tokens, temperature, top_k, top_p, seed)

@@ -131,7 +131,7 @@ def test_encoders_match_eager(model_type):
 def test_models_that_cannot_call_regard_are_rejected_at_construction(model_type):
     kind = class_of(model_type, DECODERS, ENCODER_DECODERS, ENCODERS, ALL)
     with pytest.raises(ValueError, match=rf"regard.transformers: {kind.__name__} .*{model_type}\).* expected a model that calls "
-                                         r'it. Set attn_implementation="eager"'):
+                                         r"transformers' AttentionInterface. Set attn_implementation=\"eager\""):
         kind._from_config(CONFIG_MAPPING[model_type](), attn_implementation=NAME)
 
 

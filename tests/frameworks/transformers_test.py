@@ -293,7 +293,7 @@ def test_nested_inspections_both_receive_the_entries():
 
 def test_an_inspection_without_an_entry_warns():
     model, inputs = create(llama), padded()
-    with pytest.warns(UserWarning, match='no attention call was seen; expected a model that is set to attn_impl') as caught:
+    with pytest.warns(UserWarning, match='no attention call was recorded; expected a model that is set to attn_impl') as caught:
         with regard.transformers.inspection() as layers:
             outputs(model, "sdpa", inputs)
     assert not layers and caught[0].filename == __file__
@@ -354,7 +354,7 @@ def test_a_model_compiles_as_one_graph(inputs):
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         assert torch.equal(compiled(**inputs)[0], plain)
-        with pytest.warns(UserWarning, match="no attention call was seen"), regard.transformers.inspection():
+        with pytest.warns(UserWarning, match="no attention call was recorded"), regard.transformers.inspection():
             with pytest.raises(torch._dynamo.exc.Unsupported):
                 compiled(**inputs)  # an error, not a silent lack of entries
         assert torch.equal(compiled(**inputs)[0], plain)

@@ -230,7 +230,7 @@ def test_nan_is_shown_as_nan():
 
 @pytest.mark.parametrize("weights, options, message", [
     (np.zeros(3), {}, "has 1 axis;"),
-    (np.zeros((3, 3)), {"tokens": WORDS[:1]}, r"tokens has 1 word; expected 3, as weights \(3, 3\) has keys"),
+    (np.zeros((3, 3)), {"tokens": WORDS[:1]}, r"tokens has 1 word; expected 3, the number of keys in weights \(3, 3\)"),
     (np.zeros((3, 2, 2, 3, 3)), {}, r"has a batch of 2; choose one entry: \[layer\[0\] for layer in weights\]"),
     (np.zeros((1, 1, 1, 2, 3, 3)), {}, r"has 6 axes; expected \(L, S\), \(H, L, S\) or \(layers, H, L, S\)"),
     ((np.zeros((1, 2, 3, 3)), np.zeros((1, 4, 3, 3))), {}, "ragged"),

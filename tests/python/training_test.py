@@ -235,7 +235,7 @@ def test_an_interrupt_completes_the_step_and_returns_what_was_learned(tmp_path):
     # Programs that a shell starts in the background ignore this signal.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.warns(RuntimeWarning, match=r"train: interrupted after step \d+ of 1000000; it is saved; continue with resume=True"):
+        with pytest.warns(RuntimeWarning, match=r"train: interrupted after step \d+ of 1000000; the run is saved; continue it with resume=True"):
             training = signaled(signal.SIGINT, tmp_path / "run")
     finally:
         signal.signal(signal.SIGINT, previous)

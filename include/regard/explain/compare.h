@@ -8,7 +8,10 @@
 ///     B  she put … in the [bank] ─┘  word · +position · L0 · L1 …   and, layer by layer, the share of every head
 /// @endverbatim
 ///
-/// Extents: N layers, H heads, W words. docs/reference/notation.md, "Comparing a word's vectors", lists the formulas.
+/// Extents: N layers, H heads, W words. A word has a vector at each of N + 2 stages: its token embedding; the
+/// layer-normalized sum of the embeddings of token, position and token type; and the output of each layer. If a word
+/// has several pieces, each of its vectors is the mean over the pieces, and so is each output of a head.
+/// docs/reference/notation.md, "Comparing a word's vectors", lists the formulas.
 ///
 /// Read next: sentence.h, src/explain/sentence/compare.cpp, src/explain/sentence/compare_text.cpp.
 #pragma once
@@ -51,13 +54,10 @@ struct ComparedSentence {
 };
 
 /// A control: another word that both sentences of a pair contain.
-///
-/// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalized, and
-/// the output of each layer. A word with several pieces is represented by the mean of its pieces, at every stage and in
-/// every head.
 struct ControlWord {
   std::string text;  ///< The word, as spelled in the first sentence.
-  /// Cosine similarity at each stage, (N + 2): the mean over all pairs of one occurrence in each of the two sentences.
+  /// Mean cosine similarity at each stage, (N + 2), over all pairs of an occurrence in the first sentence and an
+  /// occurrence in the second.
   std::vector<double> cosine;
 };
 
@@ -86,9 +86,10 @@ struct CompareNumbers {
   std::vector<Tensor<double, 3>> attention;
 };
 
-/// Another word, hidden individually in all sentences.
+/// The effect of hiding one word that CompareOptions::hide does not contain. It is hidden in every sentence in which it
+/// occurs, and no other word is hidden.
 struct OtherHidden {
-  std::string text;            ///< The word.
+  std::string text;            ///< The hidden word.
   std::vector<double> cosine;  ///< Cosine similarity of the compared word for each pair, after the last layer.
 };
 
@@ -100,7 +101,7 @@ struct Comparison {
   CompareNumbers plain;                     ///< The values with nothing hidden.
   std::vector<std::string> hide;            ///< CompareOptions::hide, as given.
   std::optional<CompareNumbers> hidden;     ///< The values with these words hidden.
-  std::vector<OtherHidden> others;          ///< If there are words to hide, other words, each hidden individually.
+  std::vector<OtherHidden> others;          ///< Effects of hiding other words, one at a time; empty if `hide` is empty.
   Index others_left_out = 0;                ///< Number of other words beyond CompareOptions::most_others.
   std::string model_folder;                 ///< The folder of the model.
   std::string model_sha256;                 ///< SHA-256 of its checkpoint.
@@ -115,7 +116,7 @@ struct Comparison {
 ///                   by commas: `bank`, `bank#1`, `bank,bank#1,@4`. All names must refer to the same word, that is, to
 ///                   words with the same pieces.
 /// @param sentences  2 to kMaxCompared sentences.
-/// @param options    Words to hide, control and truncation.
+/// @param options    The control, truncation, and the words to hide.
 /// @param runtime    Threads, scratch memory and cancellation.
 /// @return The comparison.
 /// @throws InvalidArgument  in any of the following cases:
@@ -160,11 +161,11 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 
 /// States the findings of a comparison, starting with the verdict.
 ///
-/// The sentences state only what the floor, the controls and, if there are words to hide, the other words support.
-/// Untrusted text is escaped for a terminal.
+/// The findings claim only what is supported by the floor, by the controls and, if words are hidden, by the effects of
+/// hiding other words. Untrusted text is escaped for a terminal.
 ///
 /// @param comparison  The comparison.
-/// @return The sentences.
+/// @return The findings, in sentences.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
 /// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.

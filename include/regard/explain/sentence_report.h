@@ -141,7 +141,7 @@ struct SentenceAnalysis {
   /// With hidden words: the cosine similarity of the word's vectors with and without hiding, after each layer, (N).
   std::vector<double> kept;
   Tensor<double, 3> attention;    ///< The word's attention in every head with nothing hidden, (N, H, W).
-  std::vector<HiddenWord> alone;  ///< Other words, each hidden individually, by ascending cosine similarity.
+  std::vector<HiddenWord> alone;  ///< Other words, hidden one at a time, by ascending cosine similarity.
   Index not_hidden_alone = 0;     ///< Number of other words beyond kMaxHiddenWords.
   /// The key word whose weight is computed step by step: the target or, if that is hidden, the visible word with the
   /// largest weight. It is a special token only if no other word is visible.

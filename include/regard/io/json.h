@@ -65,7 +65,7 @@ struct REGARD_EXPORT JsonValue {
   ///
   /// For such an array, items() is empty.
   const std::vector<double>& numbers() const;
-  /// Returns the elements of an array that holds anything other than numbers; empty for any other value.
+  /// Returns the elements of an array in which at least one element is not a number; empty for any other value.
   const std::vector<JsonValue>& items() const;
   /// Returns the members of an object, in the order of the text; empty for a value of another kind.
   ///
@@ -81,7 +81,7 @@ struct REGARD_EXPORT JsonValue {
   ///         valid as long as this value is unchanged.
   const JsonValue* find(std::string_view name) const;
 
-  /// Offset of the value's first byte in the text. For a number, it may be the offset of any of its bytes.
+  /// Offset of the value in the text: of its first byte or, for a number, of any one of its bytes.
   std::size_t offset = 0;
 
  private:

@@ -26,7 +26,7 @@ struct TrainedModel {
 
 /// Loads the model of a training run.
 ///
-/// @param path     Path of a run's folder, whose newest checkpoint is loaded, or of a checkpoint.
+/// @param path     Path of a checkpoint, or of a run's folder. In the latter case, the newest checkpoint is loaded.
 /// @param options  File reading options and limits.
 /// @param runtime  Threads, scratch memory and cancellation.
 /// @return The model.
