@@ -45,10 +45,11 @@ constexpr const char* kArrays = "ARRAYS";
 constexpr const char* kSeen = "MASKS (a key is visible to a query only if all given masks allow it)";
 constexpr const char* kScores = "SCORES";
 constexpr ArrayOption kArrayOptions[] = {
-    {"--query", &AttendText::query, InputKind::matrix, kArrays, "(B, H, L, D)"},
-    {"--key", &AttendText::key, InputKind::matrix, kArrays, "(B, Hkv, S, D); H is a multiple of Hkv"},
-    {"--value", &AttendText::value, InputKind::matrix, kArrays, "(B, Hkv, S, Dv)"},
-    {"--mask", &AttendText::mask, InputKind::boolean, kSeen, "bool, broadcast to (B, H, L, S); true = visible"},
+    {"--query", &AttendText::query, InputKind::matrix, kArrays, "the queries, (B, H, L, D)"},
+    {"--key", &AttendText::key, InputKind::matrix, kArrays, "the keys, (B, Hkv, S, D); H is a multiple of Hkv"},
+    {"--value", &AttendText::value, InputKind::matrix, kArrays, "the values, (B, Hkv, S, Dv)"},
+    {"--mask", &AttendText::mask, InputKind::boolean, kSeen,
+     "bool array, broadcast to (B, H, L, S); true means\nvisible"},
     {"--key-lengths", &AttendText::key_lengths, InputKind::indices, kSeen,
      "(B) int32 or int64: the number of visible keys of\neach batch entry; later keys are masked"},
     {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
@@ -58,16 +59,16 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen,
      "(B, S) integers: the segment of each key"},
     {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
-     "packed sequences: n + 1 integers, the start row of\neach sequence in (H, total, D), then total"},
-    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for --key and --value"},
+     "for n packed sequences in (H, total, D): n + 1\nintegers, the first row of each sequence, then total"},
+    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "as --query-starts, for --key and --value"},
     {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
-     "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = visible"},
+     "bool array (B or 1, H or 1, blocks of L, blocks of\nS); true means visible"},
     {"--bias", &AttendText::bias, InputKind::bias, kScores,
      "added to the scores; broadcast to (B, H, L, S);\nfloat32, or the type of --query"},
     {"--alibi-slopes", &AttendText::alibi_slopes, InputKind::per_head, kScores,
-     "(H): adds -slope * distance to the scores"},
+     "(H): the slope of each head; -slope * distance is\nadded to the scores"},
     {"--sinks", &AttendText::sinks, InputKind::per_head, kScores,
-     "(H): an extra logit, without a value, in the softmax\nof each row; -inf: no sink"},
+     "(H): an extra logit, without a value, in the softmax\nof each row; -inf means no sink"},
 };
 
 constexpr const char* kQueryOffsetValues =
@@ -356,11 +357,12 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
       "required if L and S differ")
       ->expected(0, 1);
   add("--query-offset", &AttendText::query_offset, "top_left|bottom_right|N|FILE", kSeen,
-      "top_left: 0; bottom_right: keys - queries; FILE: one\noffset per batch entry");
+      "top_left: offset 0; bottom_right: offset S - L; N:\nthis offset; FILE: one offset per batch entry");
   add("--window", &AttendText::window, "LEFT,RIGHT", kSeen,
       "only keys from i + offset - LEFT to i + offset +\nRIGHT are visible; - means no limit");
   add_arrays(kSeen);
-  add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys per block of --block-mask");
+  add("--block-size", &AttendText::block_size, "BQ,BK", kSeen,
+      "numbers of queries and keys in a block of\n--block-mask");
   add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores,
       "factor applied to the scores; sqrt: 1/sqrt(D)\n(default); none: 1");
   add("--soft-cap", &AttendText::soft_cap, "C", kScores, "soft-cap the scaled scores: C * tanh(score / C),\nC > 0");

@@ -196,9 +196,9 @@ void add_bench(CLI::App& app) {
   command->add_flag("--quick", options->quick, "a quick run of about a second with small shapes that\nfit in cache");
   command->add_flag("--json", options->json, "print the results as JSON");
   command->footer(
-      "The benchmark takes about ten seconds and 700 MB; keep the machine otherwise\n"
-      "idle. GFLOP/s counts 4 D operations per visible query-key pair and excludes\n"
-      "exponentials; GB/s counts each key and value once.\n"
+      "The benchmark takes about ten seconds and 700 MB of memory; keep the machine\n"
+      "otherwise idle. GFLOP/s counts 4 D operations per visible query-key pair and\n"
+      "excludes exponentials; GB/s counts each key and value once.\n"
       "\n"
       "EXAMPLES\n"
       "  regard bench\n"

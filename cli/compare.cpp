@@ -59,7 +59,8 @@ void add_compare(CLI::App& app) {
   command
       ->add_option(
           "word", arguments->word,
-          "a word that occurs in every sentence, or one name\nper sentence, separated by commas: bank,bank#1,@4")
+          "a word that occurs in every sentence, or one word\nper sentence, separated by commas: bank,bank#1,@4\n"
+          "(bank#1: the second occurrence of bank; @4: the word\nthat contains token 4)")
       ->type_name("WORD");
   command->add_option("sentences", arguments->sentences, "two or more sentences, labeled A, B, …")
       ->type_name("\"TEXT\"");
@@ -69,13 +70,14 @@ void add_compare(CLI::App& app) {
   command
       ->add_option(
           "--hide", arguments->hide,
-          "mask this word in every layer of the sentences that\ncontain it, and show the results before and after;\n"
+          "in the sentences that contain this word, mask it in\nevery layer, and show the results before and after;\n"
           "repeatable")
       ->type_name("WORD")
       ->allow_extra_args(false);
   add("--control", arguments->control, "WORD",
-      "use only this word as the control (default: every\nother word that occurs in at least two sentences)");
-  command->add_flag("--full", arguments->full, "show every pair, control and head");
+      "use only this word for comparison, as the control\n(default: every other word that occurs in at least\n"
+      "two sentences)");
+  command->add_flag("--full", arguments->full, "show every pair of sentences, every control word and\nevery head");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add("--html", arguments->html, "FILE", "also write a self-contained HTML page");
   add_color_option(*command, arguments->color);

@@ -81,7 +81,7 @@ void add_explain(CLI::App& app) {
     SentenceTextArguments sentence;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("explain", "Show attention in a sentence, or step by step on matrices");
+  CLI::App* command = app.add_subcommand("explain", "Show how attention is computed, for a sentence or for matrices");
   CLI::Option* sentence = command
                               ->add_option("text", options->sentence.text,
                                            "a sentence for a pretrained model, or - to read it\nfrom standard input")
@@ -97,7 +97,8 @@ void add_explain(CLI::App& app) {
   command
       ->add_option(
           "--matrix", options->matrices,
-          "one NPY or CSV file per matrix: X W_query W_key\nW_value [W_output b_query …], or Q K V; repeatable")
+          "an NPY or CSV file with the matrix NAME; repeatable.\nEither X, W_query, W_key and W_value (and optionally\n"
+          "W_output, b_query, …) or Q, K and V are required")
       ->type_name("NAME=FILE")
       ->allow_extra_args(false)
       ->group("MATRICES (--input or --matrix)");

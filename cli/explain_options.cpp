@@ -128,14 +128,16 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
   add(settings, "--causal", text.causal, "[=top_left|bottom_right|off|N]",
-      "mask later keys. Query 0 is aligned with key 0\n(top_left, the default) or with key N, or the last\n"
-      "query with the last key (bottom_right). off: no mask")
+      "mask later keys; top_left, or no value: query 0 is\naligned with key 0; N: query 0 with key N;\n"
+      "bottom_right: last query with last key; off: no mask")
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
-      "factor applied to the scores; sqrt: 1/√D; none: 1;\nfloor_half: use floor(score / 2)");
+      "scaling of the scores; sqrt: multiply by 1/√D; none:\nno scaling; NUMBER: multiply by this number;\n"
+      "floor_half: replace each score by floor(score / 2)");
   add(settings, "--layout", text.layout, "rows|columns", "layout of the matrices: each token is a row or a\ncolumn");
   add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
-      "shifted: subtract the largest score first, as the\nlibrary does; ratio: score / sum of scores");
+      "shifted: subtract the largest score first, as the\nlibrary does; unshifted: do not subtract it; ratio:\n"
+      "score / sum of scores");
   add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the exponentials, such as 3 (default: e)");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
   add(settings, "--dtype", text.dtype, "f64|f32", "data type of all computations");
@@ -150,7 +152,9 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   command.add_flag("--pause", text.pause, "pause after each step (space: next, b: back,\nq: quit)")->group(view);
   command.add_flag("--json", text.json, "print the data as JSON")->group(view);
   excludes(command, "--pause", "--json");
-  add(view, "--html", text.html, "FILE", "write a self-contained HTML page; for matrices,\ninstead of the text");
+  add(view, "--html", text.html, "FILE",
+      "write a self-contained HTML page (for matrices, this\n"
+      "replaces the text output)");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }

@@ -86,8 +86,8 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
   add("--layer", arguments.layer, "N",
-      "show this layer, numbered from 0 (with --head;\ndefault: the most informative head)");
-  add("--head", arguments.head, "N", "show this head, numbered from 0 (with --layer)");
+      "show a head of this layer, numbered from 0; requires\n--head (default: the most informative head)");
+  add("--head", arguments.head, "N", "show this head, numbered from 0; requires --layer");
   command
       .add_option("--hide", arguments.hide,
                   "mask this word in every layer, and show the results\nbefore and after; repeatable")
@@ -101,8 +101,9 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   command.add_flag("--all-heads", arguments.all_heads, "list the most informative query-key pair of every\nhead")
       ->group(group);
   command
-      .add_option("--compare-with", arguments.compare_with,
-                  "compare the word's vectors with those in another\nsentence (details: regard compare); repeatable")
+      .add_option(
+          "--compare-with", arguments.compare_with,
+          "compare the vectors of the query word with those in\nanother sentence (see regard compare); repeatable")
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
@@ -110,7 +111,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--arrays", arguments.arrays, "NAMES",
       "names of the arrays to save, separated by commas:\nweights, scores, query, key, value, context,\n"
       "hidden_states (default: all)");
-  add_model_options(command, arguments.model);
+  add_model_options(command, arguments.model, TrainingRuns::accepted);
   for (CLI::Option* option : command.get_options()) {
     if (option->get_group() == group || option->get_group() == kModelGroup)
       needs(option, command.get_option("text"), option->get_name() + " applies only to a sentence; give one in quotes");

@@ -121,7 +121,7 @@ void add_heads(CLI::App& app) {
   command->add_flag("--full", arguments->full, "print four decimal places, and the values for\nuniform attention");
   command->add_flag("--json", arguments->json, "print the data as JSON");
   add_color_option(*command, arguments->color);
-  add_model_options(*command, arguments->model);
+  add_model_options(*command, arguments->model, TrainingRuns::accepted);
   command->footer(
       "EXAMPLES\n"
       "  regard heads \"he sat on the bank of the river\"\n"

@@ -22,14 +22,14 @@ constexpr std::array<RoundedModel, 2> kRoundedModels{
 
 }  // namespace
 
-void add_model_options(CLI::App& command, ModelArguments& arguments) {
+void add_model_options(CLI::App& command, ModelArguments& arguments, TrainingRuns runs) {
   const char* group = kModelGroup;
-  command
-      .add_option(
-          "--model", arguments.folder,
-          "the model downloaded by regard pull minilm\n(default), or that model with its matrices rounded\n"
-          "to int8 or float16; or a folder with config.json,\ntokenizer.json and model.safetensors (./minilm for\n"
-          "a folder of that name); explain and heads also\naccept the folder of a training run")
+  std::string models =
+      "minilm (default): the model downloaded by regard\npull minilm; minilm-int8, minilm-f16: the same model\n"
+      "with its matrices rounded to int8 or float16;\nFOLDER: a folder with config.json, tokenizer.json\n"
+      "and model.safetensors (./minilm for a folder of\nthat name)";
+  if (runs == TrainingRuns::accepted) models += ", or the folder of a training run";
+  command.add_option("--model", arguments.folder, models)
       ->type_name("minilm|minilm-int8|minilm-f16|FOLDER")
       ->group(group);
   const auto add_flag = [&](const char* name, bool& value, const char* help) {

@@ -25,7 +25,9 @@ struct ModelArguments {
 };
 // Their group in the help.
 inline constexpr const char* kModelGroup = "THE MODEL";
-void add_model_options(CLI::App& command, ModelArguments& arguments);
+// Whether the help of --model mentions that the command also accepts the folder of a training run.
+enum class TrainingRuns { rejected, accepted };
+void add_model_options(CLI::App& command, ModelArguments& arguments, TrainingRuns runs = TrainingRuns::rejected);
 
 // How the matrices of the model of this name are rounded, if it is a rounded form of the pulled one.
 std::optional<ElementType> rounded_type(std::string_view model);

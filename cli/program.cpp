@@ -134,7 +134,10 @@ bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool reads_from_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void add_color_option(CLI::App& command, std::string& mode) {
-  command.add_option("--color", mode, "use color; auto (default): on a terminal, unless\nNO_COLOR is set")
+  command
+      .add_option("--color", mode,
+                  "whether to color the output; auto (default): only on\n"
+                  "a terminal, and only if NO_COLOR is not set")
       ->type_name("auto|always|never");
 }
 

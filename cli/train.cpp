@@ -208,7 +208,7 @@ void add_train(CLI::App& app) {
   add("--vocabulary", arguments->vocabulary, "characters|N",
       "tokens: characters (default), or at most N byte-pair\ntokens learned from the text");
   flag("--shuffled", arguments->shuffled,
-       "control run: replace the solutions of the task with\nrandom tokens, so that there is nothing to learn");
+       "control run: replace the tokens to predict with\nrandom tokens, so that there is nothing to learn");
   add("--run", arguments->run, "FOLDER", "save checkpoints and the model in this folder");
   flag("--resume", arguments->resume,
        "continue the run in --run, with results\nbit-identical to those of an uninterrupted run");
@@ -218,12 +218,13 @@ void add_train(CLI::App& app) {
   add("--evaluate", arguments->evaluate, "N",
       "number of held-out sequences on which to evaluate at\nthe end (default: 512)");
   add("--log", arguments->log, "FILE", "write the loss curve as .csv or .json");
-  add("--plot", arguments->plot, "FILE", "write loss and scores as SVG");
+  add("--plot", arguments->plot, "FILE", "write a plot of the loss and the scores as SVG");
   flag("--json", arguments->json, "print the record of the run, or the list of tasks,\nas JSON");
   flag("--profile", arguments->profile, "print the time spent in each part of a step");
   flag("--dry-run", arguments->dry_run, "print the model and the amount of computation,\nwithout training");
   flag("--ranks", arguments->ranks,
-       "distribute the sequences of each step over the\nprocesses started by mpirun; results are\nbit-identical");
+       "distribute the sequences of each step over the\nprocesses started by mpirun; results are\n"
+       "bit-identical to those of a single process");
   add("--timeout", arguments->timeout, "SECONDS",
       "with --ranks: time to wait for an unresponsive\nprocess (default: 60)");
   for (const std::string name : {"--resume", "--checkpoint-every"})

@@ -51,11 +51,11 @@ struct Setting {
 };
 
 const std::array kSettings = std::to_array<Setting>({
-    {"--steps", "N", "optimizer steps", whole<&TrainingSettings::steps>},
-    {"--batch", "N", "sequences per step (batch size)", whole<&TrainingSettings::batch>},
-    {"--micro-batch", "N", "sequences computed at a time; results are\nbit-identical",
+    {"--steps", "N", "number of optimizer steps", whole<&TrainingSettings::steps>},
+    {"--batch", "N", "number of sequences per step (batch size)", whole<&TrainingSettings::batch>},
+    {"--micro-batch", "N", "number of sequences computed at a time; results are\nbit-identical for any N",
      whole<&TrainingSettings::micro_batch>},
-    {"--length", "N", "tokens per sequence, when training on a text", whole<&TrainingSettings::length>},
+    {"--length", "N", "number of tokens per sequence, when training on a\ntext", whole<&TrainingSettings::length>},
     {"--seed", "N", "seed of parameters, batches and dropout",
      [](TrainingSettings& settings, std::string_view option, std::string_view text) {
        const Index seed = parse_integer(option, text);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Python arrays, accessed in place without copies: NumPy, memoryview and array.array through the buffer protocol;
-// PyTorch, JAX and all others through DLPack. Also new arrays, of the same library as a given one.
+// PyTorch, JAX and all others through DLPack. Results are new arrays of the same library as an input.
 //
 //     object ── buffer protocol, else __dlpack__ ──▶ Array ── view<T, Rank>() ──▶ TensorView<T, Rank>
 //                                                      │ holds the export, so that the memory is not freed or resized
 //
-// What cannot be accessed in place (big-endian data, Python objects, memory of another device) is rejected by name.
+// Arrays that cannot be accessed in place (big-endian data, Python objects, memory of another device) are rejected.
 // Read next: dlpack.h, arrays.cpp.
 #pragma once
 
@@ -50,16 +50,17 @@ std::string type_text(NumberType type);  // "float32", "bool", "int64"
 NumberType named_type(const char* operator_name, const char* name, const std::string& text);
 
 [[noreturn]] void reject(const char* operator_name, const std::string& what);
-// The same with TypeError: `name` is not of the expected type.
+// Throws TypeError: the argument `name` is not of the expected type.
 [[noreturn]] void reject_type(const char* operator_name, const std::string& name, nb::handle given,
                               const char* expected);
-// A str; TypeError for anything else, std::invalid_argument for one that is not Unicode (half of a surrogate pair).
+// The text of a str. Throws nb::python_error with TypeError for any other object, and std::invalid_argument if the
+// text contains a lone surrogate.
 std::string text_of(const char* operator_name, const std::string& name, nb::handle given);
 std::string shape_text(const Index* shape, int rank);
 
-// Whether a class of that name is among the bases. This loads no library.
+// Whether the object's class, or one of its base classes, has this name. Does not import the class's library.
 bool is_a(PyObject* object, const char* class_name);
-// Whether its class is defined in that module or in a submodule of it.
+// Whether the object's class is defined in this module or in one of its submodules.
 bool is_of_module(PyObject* object, const char* module);
 
 enum class Access { read, write };
@@ -77,7 +78,7 @@ class Array {
   Array& operator=(const Array&) = delete;
 
   // Throws nb::python_error with TypeError if the object is not an array, with BufferError if its DLPack export cannot
-  // be used, and std::invalid_argument for other faults.
+  // be used, and std::invalid_argument for other errors.
   void borrow(const char* operator_name, const char* name, nb::handle given, Access access);
 
   bool given() const { return given_; }
@@ -87,10 +88,10 @@ class Array {
   Index extent(int axis) const { return shape_[axis]; }
   std::vector<Index> shape() const { return {shape_, shape_ + rank_}; }
   bool empty() const { return std::find(shape_, shape_ + rank_, 0) != shape_ + rank_; }
-  // Adds `missing` leading axes of extent 1, if the array then has `rank` axes.
+  // Adds `missing` leading axes of extent 1, provided that the array then has `rank` axes.
   void complete(int rank, int missing);
 
-  // Exactly Rank axes; absent if nothing was given.
+  // A view of an array that must have exactly Rank axes. The view is absent if no array was given.
   template <class T, int Rank>
   TensorView<T, Rank> view(const char* operator_name, const char* name) const {
     if (!given_) return {};
@@ -101,7 +102,7 @@ class Array {
     for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
     return view;
   }
-  // Fewer axes are the last ones, as in NumPy.
+  // A view in which missing leading axes have extent 1, as in NumPy. The view is absent if no array was given.
   template <class T, int Rank>
   TensorView<T, Rank> broadcast(const char* operator_name, const char* name) const {
     if (!given_) return {};
@@ -113,7 +114,7 @@ class Array {
     for (int i = 0; i < rank_; ++i) set_axis(view, Rank - rank_ + i, i);
     return view;
   }
-  // Elements of any floating-point type that are converted to T.
+  // A view of elements of any floating-point type, which are converted to T.
   template <class T, int Rank>
   InputView<Rank> input(const char* operator_name, const char* name) const {
     expect_rank(operator_name, name, Rank);
@@ -123,7 +124,8 @@ class Array {
     for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
     return view;
   }
-  // Of any type, which the operator checks; absent if nothing was given. Fewer axes are the last ones.
+  // A view of elements of any type, which the operator checks. Missing leading axes have extent 1. The view is absent
+  // if no array was given.
   template <int Rank>
   InputView<Rank> broadcast_input(const char* operator_name, const char* name) const {
     InputView<Rank> view;
@@ -135,7 +137,7 @@ class Array {
     for (int i = 0; i < rank_; ++i) set_axis(view, Rank - rank_ + i, i);
     return view;
   }
-  // All elements of an array of any rank, which must be contiguous in the order of its axes.
+  // All elements of an array of any rank, which must be contiguous in row-major order.
   template <class T>
   std::span<T> elements(const char* operator_name, const char* name) const {
     expect_type(operator_name, name, number_type<std::remove_const_t<T>>());
@@ -176,12 +178,12 @@ class Array {
   };
 };
 
-// Extends arrays that all have rank 2, 3 or 4 to rank 4, and returns the number of axes that they lacked. Throws if
-// query has another rank, or if key or value (nullptr if not given) differs from query.
+// Extends arrays that all have rank 2, 3 or 4 to rank 4, and returns the number of axes that were missing. Throws if
+// query has a different rank, or if the rank of key or value differs from that of query. value may be nullptr.
 int complete_to_rank_4(const char* operator_name, Array& query, Array& key, Array* value);
 
-// A new array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch or JAX;
-// otherwise an object with the buffer protocol and DLPack. It can be written through `array` until it is returned.
+// A new array for results. It belongs to the same library as `like` if that is NumPy, PyTorch or JAX; otherwise, it is
+// an object that supports the buffer protocol and DLPack. Until it is returned, it can be written through `array`.
 class NewArray {
  public:
   NewArray(const char* operator_name, const char* name, nb::handle like, NumberType type,
@@ -194,8 +196,8 @@ class NewArray {
   bool for_jax_ = false;
 };
 
-// Values of an option that has one for each head, sequence or the like: a Python sequence, or an array with one
-// axis, of int32 or int64 for Index, of T itself for T.
+// The values of an option that has one value per head, per sequence or the like, given as a Python sequence or as an
+// array with one axis. The type of the array is int32 or int64 for index_list, and T for number_list.
 std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given);
 template <class T>
 std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many readers or one writer, served in the order of arrival.
+// A lock for many readers or one writer, which serves threads in the order of arrival.
 //
 //     waiting   [reader] [reader] [writer] [reader]      a thread at the front that may enter leaves the queue
 //     inside     reader   reader                         the writer waits for these two; no later reader overtakes it
@@ -24,8 +24,8 @@ class FairLock {
  public:
   enum class Use { read, write };
 
-  // A place in the queue and, after enter(), inside the lock. The destructor gives it up. It must stay on the thread
-  // that created it.
+  // A position in the queue and, after enter(), ownership of the lock. The destructor gives up either. A Place must not
+  // be passed to another thread.
   class Place {
    public:
     Place(FairLock& lock, Use use) : lock_(&lock), use_(use) {

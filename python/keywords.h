@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keyword arguments of one call, each taken by name. Those that are not taken are rejected as in Python.
+// The keyword arguments of one call, each taken by name. finish() rejects those that were not taken, as Python does.
 //
 //     Keywords keywords("attention_forward", kwargs);
 //     if (const nb::handle scale = keywords.take("scale")) …
@@ -25,7 +25,7 @@ class Keywords {
   Keywords(const char* operator_name, nb::kwargs given)
       : operator_name_(operator_name), given_(std::move(given)), left_(PyDict_GET_SIZE(given_.ptr())) {}
 
-  // Null if it was not given, or if it is None.
+  // Takes an argument. Returns a null handle if the argument was not given or is None.
   nb::handle take(const char* name) {
     if (left_ == 0) return {};
     PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
@@ -34,7 +34,7 @@ class Keywords {
     taken_.push_back(name);
     return value == Py_None ? nb::handle() : nb::handle(value);
   }
-  // The same, but the keyword can still be taken.
+  // Returns the same as take(), but the argument can still be taken.
   nb::handle look(const char* name) const {
     PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
     return value == nullptr || value == Py_None ? nb::handle() : nb::handle(value);

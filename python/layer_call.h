@@ -31,7 +31,7 @@ auto with_layer_type(const char* operator_name, const char* name, NumberType typ
   reject(operator_name, std::string(name) + " has type " + type_text(type) + "; expected float32, float64 or bfloat16");
 }
 
-// The same without bfloat16.
+// As above, but bfloat16 is rejected.
 template <class Call>
 auto with_compute_type(const char* operator_name, const char* name, NumberType type, const Call& call) {
   if (type == number_type<float>()) return call(float{});
@@ -41,7 +41,7 @@ auto with_compute_type(const char* operator_name, const char* name, NumberType t
 
 Activation activation_named(const char* operator_name, nb::handle given);
 
-// The numbers of index_list(); present even if there are none.
+// A view of the values of index_list(). It is not absent even if there are no values.
 inline TensorView<const Index, 1> view_of(const std::vector<Index>& numbers) {
   static constexpr Index kNowhere = 0;
   return {numbers.empty() ? &kNowhere : numbers.data(), {static_cast<Index>(numbers.size())}};
@@ -49,13 +49,13 @@ inline TensorView<const Index, 1> view_of(const std::vector<Index>& numbers) {
 
 class LayerCall {
  public:
-  // like: new arrays belong to its library. written: names of the arrays that the call writes.
+  // like: new arrays belong to the library of this array. written: names of the arrays that the call writes.
   LayerCall(const char* operator_name, nb::handle like, nb::kwargs kwargs, std::initializer_list<const char*> written)
       : keywords(operator_name, std::move(kwargs)), outputs(operator_name, like) {
     for (const char* const name : written) outputs.take(keywords, name, nullptr);
   }
 
-  // An input that may be absent.
+  // Borrows an optional input.
   void borrow(const char* name, Array& array) {
     if (const nb::handle given = keywords.take(name)) array.borrow(keywords.operator_name(), name, given, Access::read);
   }
@@ -67,7 +67,7 @@ class LayerCall {
     const nb::handle given = keywords.take(name);
     return given ? keywords.number<Index>(name, given) : otherwise;
   }
-  // Takes accumulate as a bool, of the only array that the call writes.
+  // Takes the keyword accumulate as a bool, for a call that writes a single array.
   bool accumulates_into(const char* name) {
     const bool accumulates = keywords.take_bool("accumulate");
     if (accumulates && !outputs.find(name)->given()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of this folder add to the module, one function each.
+// The functions that define the contents of the module, one for each source file in this folder.
 //
 //     bindings.cpp ──▶ bind_attention, bind_backward, bind_linear, bind_layers, bind_embedding, bind_multi_head,
 //                      bind_optimizers, bind_cache, bind_ranks, bind_model, bind_training

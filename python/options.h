@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AttentionOptions from keyword arguments: the same names, with Python values where these are shorter.
+// Converts keyword arguments to AttentionOptions. The names are the same; some values have a shorter form in Python:
 //
 //     causal=True | "top_left" | "bottom_right"        the strings also set query_offset
 //     query_offset="bottom_right" | 3 | [0, 5]         window=(511, 0) | (None, 0)
-//     mask, bias, block_mask: fewer than four axes are the last ones
+//     mask, bias, block_mask: missing leading axes have extent 1
 //
 // Read next: options.cpp, attention.cpp.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace regard::python {
 
-// Takes the options from the keywords; holds what `options` points to. T is float or double.
+// Takes the options from the keywords, and holds the data that `options` refers to. T is float or double.
 template <class T>
 class Options {
  public:
@@ -30,7 +30,7 @@ class Options {
   InputView<1> take_list(Keywords& keywords, const char* name, const char* expected, std::vector<Index>& held);
   InputView<1> take_numbers(Keywords& keywords, const char* name, std::vector<T>& held);
 
-  const bool rows_;  // whether there are any
+  const bool rows_;  // whether query has any rows
 
   std::vector<Index> query_offset_, key_lengths_, query_starts_, key_starts_, prefix_;
   std::vector<T> alibi_slopes_, sinks_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The results of a call: arrays that the caller gave, and new ones of the same library as its inputs.
+// The results of a call: arrays given by the caller, and new arrays of the same library as the inputs.
 //
 //     out=array, lse=array …    written in place
 //     return_lse=True …         allocated if no array was given, and returned after the context
@@ -18,25 +18,27 @@ namespace regard::python {
 
 class Outputs {
  public:
-  // New arrays are of the library that `like` belongs to. Like given ones, they lack the leading axes that the inputs
-  // lack.
+  // New arrays belong to the same library as `like`. The leading axes that are missing in the inputs are also missing
+  // in the outputs, whether new or given.
   Outputs(const char* operator_name, nb::handle like, int missing_axes = 0)
       : operator_name_(operator_name), like_(like), missing_axes_(missing_axes) {}
 
   void add(const char* name);
-  // The same, allocated immediately, and its view.
+  // As above, but allocates the array immediately and sets view_of_it to a view of it.
   template <class T, int Rank>
   void add(const char* name, OutputView<Rank>& view_of_it, const std::vector<Index>& shape) {
     add(name);
     allocate(name, number_type<T>(), without_missing_axes(shape));
     view_of_it = view<T, Rank>(name);
   }
-  // Takes the array of that name. Without one, it is allocated if the keyword `asked` is true, or if asked is nullptr.
+  // Takes the array of that name. If none was given, marks it for allocation, provided that the keyword `asked` is true
+  // or that asked is nullptr.
   void take(Keywords& keywords, const char* name, const char* asked);
-  // Takes accumulate: names of arrays that were taken before and given by the caller; gradients are added to them.
+  // Takes the keyword accumulate: the names of arrays to which gradients are added. These arrays must already have been
+  // taken, and must have been given by the caller.
   void take_accumulate(Keywords& keywords);
   bool accumulates(const char* name) const;
-  // Where an array is to be allocated.
+  // Allocates the array of that name if it is marked for allocation.
   void allocate(const char* name, NumberType type, const std::vector<Index>& shape);
   std::vector<Index> without_missing_axes(const std::vector<Index>& shape) const {
     return {shape.begin() + missing_axes_, shape.end()};
@@ -51,7 +53,7 @@ class Outputs {
                                                  : array->view<T, Rank>(operator_name_, name);
   }
   nb::object hand_out(const char* name);
-  // The arrays to return, in the order in which they were added: by name, or in a list.
+  // Return the arrays in the order in which they were added, by name or in a list.
   nb::dict hand_out_named();
   nb::list hand_out_listed();
 
@@ -76,7 +78,7 @@ class Outputs {
 // The elements of a sequence of str.
 std::vector<std::string> word_list(const char* operator_name, const char* name, nb::handle given);
 
-// A fingerprint is of type bytes in Python.
+// Converts a fingerprint to bytes, its type in Python.
 nb::bytes bytes_of(const AttentionFingerprint& fingerprint);
 // Throws nb::python_error with TypeError for anything other than bytes or the word "unchecked".
 AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given);
@@ -84,10 +86,10 @@ AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given)
 // AttentionOutputs: out, row_max, row_sum, lse, weights, sink_weights, fingerprint.
 class ForwardOutputs {
  public:
-  // Without flags, no return_… keyword is taken.
+  // If flags is false, no return_… keyword is taken.
   ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags, int missing_axes = 0);
   NumberType context_type() const { return context_type_; }
-  // The fingerprint is then returned as the last result.
+  // Adds the fingerprint as the last result.
   void add_fingerprint() { fingerprint_.emplace(); }
   bool allocates_weights() const {
     const Array* const weights = outputs_.find("weights");
@@ -110,7 +112,7 @@ class ForwardOutputs {
   nb::dict hand_out_named();
 
  private:
-  // The operator would name a different argument.
+  // Checks the type of the context here, because the error message of the operator would name a different argument.
   void expect_context(const char* operator_name, const char* what, NumberType input) const;
 
   Outputs outputs_;

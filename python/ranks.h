@@ -27,29 +27,30 @@ class RankGroup {
  public:
   // transport: an object from regard/distributed_transports.py. A collective call.
   RankGroup(nb::object transport, double timeout);
-  // Unless close() has been called, the ranks are not destroyed: Python may run this on the communication thread.
+  // Leaks ranks that close() has not destroyed, because Python may run this destructor on the communication thread.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // function(*args, **kwargs), in which run_call() divides the operator `name`. An error that is found before the
-  // operator begins is reported to the other ranks.
+  // Calls function(*args, **kwargs), in which run_call() divides the operator `name` among the ranks. An error that is
+  // found before the operator begins is reported to the other ranks.
   nb::object call(const std::string& name, const nb::callable& function, const nb::args& args,
                   const nb::kwargs& kwargs);
-  // at_once: does not wait for the other ranks, because this one ends with an exception.
+  // at_once: do not wait for the other ranks, because this rank ends with an exception.
   void close(bool at_once);
   Index num_ranks() const { return num_ranks_; }
 
-  // The group whose call() this thread is in; null if there is none.
+  // The group whose call() is running on this thread, or nullptr.
   static RankGroup* current();
   void run(double operations, int num_threads, const std::function<void(Ranks&, const Runtime&)>& divided);
-  // The sum of a number over ranks, before the operator `name`.
+  // The sum of a number over all ranks, computed before the operator `name`.
   Index total(const std::string& name, Index number);
 
  private:
   class Scope;
   bool is_open() const;
-  // Throws what all ranks throw, unless this one keeps its own error.
+  // Reports an error of this rank to the other ranks. Throws the exception that all ranks throw, unless this rank keeps
+  // its own error.
   void tell(const std::string& name, const nb::python_error& error);
 
   nb::object transport_;
@@ -62,7 +63,7 @@ class RankGroup {
   pid_t process_;
 };
 
-// Runs the operator of this process, or within RankGroup::call() that of the ranks.
+// Runs `divided`, the operator divided among the ranks, within RankGroup::call(), and otherwise `alone`.
 template <class Alone, class Divided>
 void run_call(double operations, int num_threads, const Alone& alone, const Divided& divided) {
   if (RankGroup* const group = RankGroup::current()) return group->run(operations, num_threads, divided);

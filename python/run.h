@@ -23,10 +23,11 @@ namespace regard::python {
 inline constexpr double kUnknownOperations = 1e18;
 void run(double operations, int num_threads, const std::function<void(const Runtime&)>& call);
 
-// Throws if this thread is making a plan: for calls that change an object, because a plan changes nothing.
+// Throws if this thread is making a plan. Functions that change an object call this, because a plan must not change
+// anything.
 void reject_in_plan(const char* operator_name);
 
-// During its lifetime, run() on this thread uses that Runtime.
+// During the lifetime of a PlanScope, run() uses its Runtime on this thread.
 class PlanScope {
  public:
   explicit PlanScope(const Runtime& runtime);

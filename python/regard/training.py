@@ -89,7 +89,7 @@ def train(
     vocabulary : 'characters' or int, optional
         The tokens of a text: its characters (the default), or at most this number of byte-pair tokens learned from it.
     shuffled : bool, default False
-        Whether to replace the solutions of the task by random tokens, so that nothing can be learned.
+        Whether to replace the tokens to predict with random tokens, so that nothing can be learned.
     run : str or os.PathLike, optional
         The folder for checkpoints, as for ``regard train --run``. It must not contain checkpoints unless resume is
         True.

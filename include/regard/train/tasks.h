@@ -45,7 +45,7 @@ enum class TaskSplit {
 /// The kind of targets in an example.
 enum class TaskLabels {
   correct,  ///< The solution of the task.
-  shuffled  ///< Independent random tokens, not the solution: nothing can be learned, so no pattern should appear.
+  shuffled  ///< Random tokens instead of the correct targets: nothing can be learned, so no pattern should appear.
 };
 
 /// A task.

@@ -56,7 +56,7 @@ ExplainInput lesson_from_seed() {
        .expected = printed({{1.4988, -0.1217, 1.2659}, {-0.1217, 5.6025, -0.0653}, {1.2659, -0.0653, 6.0074}})},
       {.operation = Operation::float32_dots,
        .operands = {"T"},
-       .result = "document",
+       .result = "dots",
        .name = "long-print",
        .document_name = "torch.dot(T[i], T[j])",
        .numbers = {0, 1, 1},
@@ -67,7 +67,7 @@ ExplainInput lesson_from_seed() {
             "product and each sum is rounded to float32: cells (0,1) and (1,0) differ, although their products are the "
             "same."}},
       {.operation = Operation::dot_table,
-       .operands = {"T", "S", "document"},
+       .operands = {"T", "S", "dots"},
        .result = "sums",
        .name = "cell-by-cell",
        .column_labels = {"exact", "Regard", "document"},
@@ -75,14 +75,14 @@ ExplainInput lesson_from_seed() {
        .notes =
            {"Regard adds the products in order, with fused multiply-add operations, each of which rounds only once."}},
       {.operation = Operation::ulp_table,
-       .operands = {"T", "S", "document"},
+       .operands = {"T", "S", "dots"},
        .result = "ulps",
        .name = "last-place",
        .column_labels = {"Regard", "document", "difference"},
        .digits = 2,
        .notes = {"The columns show the difference between each sum and the exact sum, and the difference between "
-                 "Regard’s sum and the document’s. Both sums are correct: a float32 has about seven significant "
-                 "digits, and each order of summation rounds differently."}},
+                 "Regard’s sum and the document’s. Both sums are accurate to about seven significant digits, the "
+                 "precision of float32. They differ because each order of summation rounds differently."}},
       {.operation = Operation::difference,
        .operands = {"S", "S"},
        .result = "Δ",
@@ -91,7 +91,7 @@ ExplainInput lesson_from_seed() {
        .notes = {"T · Tᵀ is symmetric: the score of query T0 and key T1 equals that of query T1 and key T0."}},
       {.operation = Operation::product,
        .operands = {"S", "T"},
-       .result = "S·T",
+       .result = "C",
        .name = "naive-context",
        .document_name = "torch.matmul(W, T)",
        .expected = printed({{1.2045, 0.9488, 1.8346, -1.8501, -2.9674},

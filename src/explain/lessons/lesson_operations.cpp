@@ -35,7 +35,7 @@ void draw_matrix(Evaluation& e, const std::string& function) {
   std::string after;
   for (std::size_t i = 0; i < e.operands.size(); ++i) {
     (torch.*draw)(static_cast<Index>(plain(e, i).numbers.size()));
-    after += (i == 0 ? ", drawn after " : ", ") + e.request.operands[i];
+    after += (i == 0 ? ", drawn after " : i + 1 < e.operands.size() ? ", " : " and ") + e.request.operands[i];
   }
   const std::vector<float> drawn = (torch.*draw)(rows * columns);
   const bool by_column = e.columns();
