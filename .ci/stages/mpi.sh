@@ -18,4 +18,5 @@ if ! python=$(python_package "$(python_environment tests/requirements.txt)"); th
   failed=$((failed + 1))
   return
 fi
-run_pytest mpi "$python" tests/distributed
+# Ranks mostly wait: for one another, and for the ends of time limits.
+run_pytest mpi "$python" tests/distributed -n $((2 * jobs)) --dist worksteal

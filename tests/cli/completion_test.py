@@ -226,7 +226,7 @@ def test_quotes_brackets_and_colons_of_help_texts_are_escaped_for_zsh_and_fish(f
     assert "--sink-weights\tthe sinks' weights, (B, H, L)\n" in listed
     script = (folder.parent / "regard.zsh").read_text()
     assert r"--sink-weights=[the sinks'\'' weights, (B, H, L)]:FILE:_files" in script
-    assert r"[W_output b_query …\], or Q K V; repeatable]:NAME=FILE:_regard_named_file" in script
+    assert r"[combine special tokens, such as [CLS\], in one row]" in script
 
 
 def test_zsh_loads_the_script_from_fpath(folder):
