@@ -45,8 +45,11 @@ def names_run_by_ctest(build):
     """The programs and scripts that tests run, and the sources of their cases (each case is labeled with its stem)."""
     listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True, capture_output=True)
     tests = json.loads(listing.stdout)["tests"]
-    labels = [label for test in tests for item in test["properties"] if item["name"] == "LABELS" for label in item["value"]]
-    return {f"{label}_test" for label in labels} | {pathlib.Path(word).name for test in tests for word in test.get("command", [])}
+    names = {pathlib.Path(word).name for test in tests for word in test.get("command", [])}
+    for test in tests:
+        if any(word.startswith("--gtest_filter=") for word in test.get("command", [])):
+            names.update(f"{label}_test" for item in test["properties"] if item["name"] == "LABELS" for label in item["value"])
+    return names
 
 
 def files_run_by_pytest(report):

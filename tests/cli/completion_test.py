@@ -227,6 +227,7 @@ def test_quotes_brackets_and_colons_of_help_texts_are_escaped_for_zsh_and_fish(f
     script = (folder.parent / "regard.zsh").read_text()
     assert r"--sink-weights=[the sinks'\'' weights, (B, H, L)]:FILE:_files" in script
     assert r"[combine special tokens, such as [CLS\], in one row]" in script
+    assert "or Q, K and V are required]:NAME=FILE:_regard_named_file" in script
 
 
 def test_zsh_loads_the_script_from_fpath(folder):
