@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Efficiency of attention over 8 to 64 simulated nodes, with the model of regard/distributed/cost.h beside it.
+"""Efficiency of attention over 8 to 64 simulated nodes, compared with the model of regard/distributed/cost.h.
 
     bench/simulated_ranks.py BUILD [--two-hosts FILE]    simulates, writes bench/results/ranks/ and the page
     bench/simulated_ranks.py --write-docs                only writes docs/performance/ranks.md and ranks.svg; with

@@ -155,6 +155,9 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   add(view, "--html", text.html, "FILE",
       "write a self-contained HTML page (for matrices, this\n"
       "replaces the text output)");
+  for (const char* name : {"--step", "--cell", "--pause"})
+    excludes(command.get_option("--html"), command.get_option(name),
+             "--html writes every step with all its cells; --step, --cell and --pause apply only to the text");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }
@@ -195,8 +198,6 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
 }
 
 void show_explanation(const ExplainInput& input, const ExplainText& text) {
-  if (!text.html.empty() && (text.pause || !text.step.empty() || !text.cell.empty()))
-    throw UsageError("--html writes every step with all its cells; --step, --cell and --pause apply only to the text");
   if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");
   if (!text.html.empty() && has_long_page(input)) return write_long_page(input, text);
   if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal, but standard output is not one");

@@ -33,8 +33,6 @@ HeadFilter parse_filter(const HeadsArguments& arguments) {
   if (!arguments.head.empty()) filter.head = parse_integer("--head", arguments.head);
   if (!arguments.min.empty()) filter.min = parse_number("--min", arguments.min);
   if (!arguments.max.empty()) filter.max = parse_number("--max", arguments.max);
-  if ((filter.min || filter.max) && !filter.sort)
-    throw UsageError("--min and --max limit the mean of the measure given by --sort; add --sort");
   return filter;
 }
 
@@ -116,6 +114,9 @@ void add_heads(CLI::App& app) {
       "sort by the mean of this measure, largest first");
   add("--min", arguments->min, "X", "show only heads for which the mean of the --sort\nmeasure is at least X");
   add("--max", arguments->max, "X", "show only heads for which the mean of the --sort\nmeasure is at most X");
+  for (const char* name : {"--min", "--max"})
+    needs(command->get_option(name), command->get_option("--sort"),
+          "--min and --max limit the mean of the measure given by --sort; add --sort");
   add("--layer", arguments->layer, "N", "show only this layer, numbered from 0");
   add("--head", arguments->head, "N", "show only this head of each layer, numbered from 0");
   command->add_flag("--full", arguments->full, "print four decimal places, and the values for\nuniform attention");

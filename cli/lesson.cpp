@@ -64,27 +64,11 @@ std::string list_json() {
   return json.take();
 }
 
-void check_options(const ExplainText& text, bool write_input) {
+void run_lesson(const std::string& name, bool write_input, const ExplainText& text) {
   if (!text.heads.empty())
     throw UsageError(
         "--heads does not apply to lessons, whose steps define the heads (by-hand has two); to split "
         "your own matrices, use regard explain");
-  if (!write_input) return;
-  for (const auto& [option, given] : {std::pair{"--json", text.json},
-                                      {"--step", !text.step.empty()},
-                                      {"--cell", !text.cell.empty()},
-                                      {"--full", text.full},
-                                      {"--html", !text.html.empty()},
-                                      {"--pause", text.pause}}) {
-    if (given)
-      throw UsageError(fmt::format(
-          "--export prints the lesson's input as JSON, and {} controls how results are shown; give only one of them",
-          option));
-  }
-}
-
-void run_lesson(const std::string& name, bool write_input, const ExplainText& text) {
-  check_options(text, write_input);
   const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
   // With other words, the query stays at the same position.
@@ -99,6 +83,21 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
   } else {
     show_explanation(input, text);
   }
+}
+
+void declare_dependencies(CLI::App& command) {
+  CLI::Option* const name = command.get_option("NAME");
+  CLI::Option* const write_input = command.get_option("--export");
+  excludes(command.get_option("--list"), name, "--list lists every lesson; omit the lesson name");
+  for (CLI::Option* option : command.get_options()) {
+    const std::string& text = option->get_name();
+    if (option == name || text == "--help" || text == "--list" || text == "--json" || text == "--color") continue;
+    needs(option, name, text + " needs the name of a lesson; regard lesson lists all names");
+  }
+  for (const std::string view : {"--json", "--step", "--cell", "--full", "--html", "--pause"})
+    excludes(write_input, command.get_option(view),
+             "--export prints the lesson's input as JSON, and " + view +
+                 " controls how results are shown; give only one of them");
 }
 
 }  // namespace
@@ -120,6 +119,7 @@ void add_lesson(CLI::App& app) {
       ->group("OUTPUT (all indices start at 0)");
   add_explain_options(*command, options->text, "SETTINGS (changed results are shown next to the lesson's)");
   command->get_option("--heads")->group("");  // not shown: it is rejected
+  declare_dependencies(*command);
   command->footer(
       "EXAMPLES\n"
       "  regard lesson --list                           list the lessons\n"
@@ -132,14 +132,9 @@ void add_lesson(CLI::App& app) {
       "The exported JSON can be edited. regard explain then reports the number of\n"
       "values that still match the document.");
   command->callback([options, command] {
-    if (options->list && !options->name.empty()) throw UsageError("--list lists every lesson; omit the lesson name");
     // A lesson itself is valid, so every error is in the command line.
-    if (!options->name.empty())
+    if (command->get_option("NAME")->count() > 0)
       return usage("", [&] { run_lesson(options->name, options->write_input, options->text); });
-    for (const CLI::Option* option : command->get_options())
-      if (option->count() > 0 && option->get_name() != "--json" && option->get_name() != "--color" &&
-          option->get_name() != "--list")
-        throw UsageError(option->get_name() + " needs the name of a lesson; regard lesson lists all names");
     write_stdout(options->text.json ? list_json() : list_text());
   });
 }

@@ -238,8 +238,10 @@ ElementType Array::element_type(const char* operator_name, const char* name, boo
   if (type_ == number_type<float>()) return ElementType::float32;
   if (type_ == number_type<bfloat16>()) return ElementType::bfloat16;
   if (type_ == number_type<float16>()) return ElementType::float16;
-  reject(operator_name, std::string(name) + " has type " + type_text(type_) +
-                            "; expected float32, bfloat16 or float16, because query is not float64");
+  reject(operator_name,
+         std::string(name) + " has type " + type_text(type_) +
+             "; expected float32, bfloat16 or float16, because query is not float64; convert one of them, "
+             "for example by .astype(\"float32\")");
 }
 
 void Array::borrow(const char* operator_name, const char* name, nb::handle given, Access access) {

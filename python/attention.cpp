@@ -47,6 +47,7 @@ auto with_compute_type(const Array& query, const Call& call) {
 }
 
 RowRange row_range(const char* operator_name, const char* name, nb::handle given) {
+  if (!PySequence_Check(given.ptr())) reject_type(operator_name, name, given, "(begin, end)");
   const std::vector<Index> pair = index_list(operator_name, name, given);
   if (pair.size() != 2) {
     reject(operator_name,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The libraries of another build of this source, REGARD_BUILT, instead of compiling them again: static, as the release
-# preset makes them. For ./check, which builds the Python package beside everything else.
+# preset makes them. For ./check, which also builds the Python package.
 foreach(stem "" io model train explain distributed)
   set(library regard)
   set(folder ${REGARD_BUILT})

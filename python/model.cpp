@@ -38,7 +38,9 @@ std::string json_of(nb::handle input) {
     std::string text = text_of("explain", "input", input);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string::npos && text[first] != '{' && text[first] != '[') {
-      reject("explain", "input is text that is not JSON; expected a model for a sentence, or matrices as JSON");
+      reject("explain",
+             "input is text that is not JSON; expected matrices as JSON, or a sentence "
+             "with model=regard.load_model(folder)");
     }
     return text;
   }

@@ -264,14 +264,15 @@ static void test_runtime(void) {
   {
     regard_kv_cache_shape of_cache = cache_shape(0, 0);
     regard_kv_cache* cache = NULL;
+    regard_packed_linear* packed = NULL;
     regard_plan plan;
-    expect(regard_kv_cache_create(&of_cache, REGARD_F32, NULL, 0, &runtime, &cache) == REGARD_CANCELLED && !cache,
+    expect(regard_kv_cache_create(&of_cache, REGARD_F32, NULL, 0, stop, &cache) == REGARD_CANCELLED && !cache,
            "a cache that is stopped");
     memset(&plan, 0, sizeof plan);
     plan.struct_size = sizeof plan;
     runtime.plan = &plan;
-    expect_error(regard_kv_cache_create(&of_cache, REGARD_F32, NULL, 0, &runtime, &cache),
-                 "kv_cache_create: runtime->plan is given; expected NULL: this function cannot be planned");
+    expect_error(regard_packed_linear_create(&x, &runtime, &packed),
+                 "packed_linear_create: runtime->plan is given; expected NULL: this function cannot be planned");
   }
   regard_stop_free(stop);
   regard_stop_free(NULL);

@@ -299,7 +299,7 @@ TEST(Checkpoint, EverySettingThatChangesBitsIsCompared) {
   EXPECT_EQ(message([](S& s) { s.model.norm_epsilon = 0.1; }), ": was saved with norm_epsilon 1e-05; this run has 0.1");
 }
 
-TEST(Checkpoint, SettingsThatChangeNoBitMayDiffer) {
+TEST(Checkpoint, SettingsThatDoNotChangeBitsMayDiffer) {
   const TestFolder folder;
   TrainingSettings settings = small_settings();
   settings.schedule = ScheduleKind::constant;

@@ -389,6 +389,8 @@ TEST(LinearBf16, WrongShapesAndOverlapsAreRejectedBeforeAnyWork) {
     return message.rfind("linear_forward: ", 0) == 0 && message.find(part) != std::string::npos;
   };
   EXPECT_PRED2(says, call({3, 5}, {6}, {output.data(), {3, 6}}), "weight has shape (4, 6); expected 5 rows");
+  EXPECT_PRED2(says, call({3, 6}, {6}, {output.data(), {3, 6}}),
+               "expected 6 rows for input (3, 6); transpose an (O, I)");
   EXPECT_PRED2(says, call({3, 4}, {5}, {output.data(), {3, 6}}), "bias has shape (5)");
   EXPECT_PRED2(says, call({3, 4}, {6}, {output.data(), {6, 3}}), "output has shape (6, 3)");
   EXPECT_PRED2(says, call({3, 4}, {6}, {reinterpret_cast<float*>(numbers.data() + 8), {3, 6}}), "output overlaps");

@@ -85,7 +85,7 @@ TEST(HeadPattern, ShortSequencesHaveNoRowsToAverage) {
   EXPECT_EQ(pattern({}, {}).score, 0);
 }
 
-TEST(HeadPattern, LayoutAndTypeChangeNoBit) {
+TEST(HeadPattern, LayoutAndTypeDoNotChangeBits) {
   const std::vector<double> square{1, 0, 0, 0.3, 0.7, 0, 0.2, 0.1, 0.7};
   const std::vector<double> transposed{1, 0.3, 0.2, 0, 0.7, 0.1, 0, 0, 0.7};
   const std::vector<double> triangle{1, 0.3, 0.7, 0.2, 0.1, 0.7};

@@ -195,7 +195,7 @@ TEST(IsContentWord, ExcludesFunctionWordsAndPunctuation) {
 }
 
 // The distance table of one sentence, in plain loops.
-double usual_of(const Sentence& sentence, Index layer, Index head, Index distance) {
+double baseline_of(const Sentence& sentence, Index layer, Index head, Index distance) {
   const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, layer), head);
   double sum = 0, count = 0;
   const auto clipped = [](Index x) { return std::max<Index>(-16, std::min<Index>(16, x)); };
@@ -218,10 +218,10 @@ TEST(AddDistances, AveragesOverPairsAndPoolsFarDistances) {
   DistanceSums sums;
   add_distances(sentence, sums);
   for (const Index distance : {-30, -17, -16, -15, -1, 0, 1, 15, 16, 40}) {
-    EXPECT_NEAR(sums.mean(2, 3, distance), usual_of(sentence, 2, 3, distance), 1e-9) << distance;
+    EXPECT_NEAR(sums.mean(2, 3, distance), baseline_of(sentence, 2, 3, distance), 1e-9) << distance;
   }
   add_distances(sentence, sums);
-  EXPECT_NEAR(sums.mean(0, 1, 4), usual_of(sentence, 0, 1, 4), 1e-9);
+  EXPECT_NEAR(sums.mean(0, 1, 4), baseline_of(sentence, 0, 1, 4), 1e-9);
   sums.num_heads = 5;
   EXPECT_TRUE(has(rejection([&] { add_distances(sentence, sums); }), "5"));
 }
@@ -237,7 +237,7 @@ TEST(RankedHeads, RanksBySalienceOverContentWords) {
     // sat is hidden, the others are function words and a full stop: only river is left.
     EXPECT_EQ(one.word, bank);
     EXPECT_EQ(one.target, word_index(sentence.words, "river"));
-    EXPECT_NEAR(one.baseline, usual_of(sentence, one.layer, one.head, 3), 1e-9);
+    EXPECT_NEAR(one.baseline, baseline_of(sentence, one.layer, one.head, 3), 1e-9);
     const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, one.layer), one.head);
     EXPECT_EQ(one.weight, weights(bank, one.target));
     if (n > 0) {
@@ -257,7 +257,7 @@ TEST(RankedHeads, UsesTheBestPairOfContentWordsWithoutAWord) {
       for (Index layer = 0; layer < 3; ++layer) {
         for (Index head = 0; head < 4; ++head) {
           const Tensor<double, 2> weights = word_weights(sentence, trace_weights(sentence.trace, layer), head);
-          best = std::max(best, weights(q, k) - usual_of(sentence, layer, head, k - q));
+          best = std::max(best, weights(q, k) - baseline_of(sentence, layer, head, k - q));
         }
       }
     }

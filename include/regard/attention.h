@@ -392,7 +392,7 @@ struct WeightsRequest {
   /// Sum of exponentials of each row, (B, H, L), as written by attention_forward().
   InputView<3> row_sum{};
   /// Query rows to compute: the concatenation of these ranges, R rows in total. Rows may be repeated. If empty, all
-  /// rows are computed.
+  /// rows are computed. The memory that the span refers to must stay valid until the call returns.
   std::span<const RowRange> rows{};
   /// Weights or scores.
   WeightsKind kind = WeightsKind::weights;

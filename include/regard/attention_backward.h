@@ -118,8 +118,10 @@ struct AttentionGradients {
 /// The bound is given in docs/reference/semantics.md, section 4. If query, key, value and grad_context are all
 /// bfloat16, avx512_bf16 rounds weights and the gradients of scores to bfloat16 for the three products that compute
 /// grad_query, grad_key and grad_value. This adds 2⁻⁸ times the sum of magnitudes in that bound to the error of
-/// grad_value, and `2⁻⁷ (1 + 2⁻⁹)` times that sum to the errors of grad_query and grad_key. Nothing is rounded in this
-/// way if options.weights_in_float32 is true, which is the default if the gradients are float.
+/// grad_value, and `2⁻⁷ (1 + 2⁻⁹)` times that sum to the errors of grad_query and grad_key.
+/// @par
+/// Nothing is rounded in this way if options.weights_in_float32 is true, which is the default if the gradients are
+/// float.
 ///
 /// @par Memory
 /// Scratch memory holds at most 6 times the number of elements of grad_query, with D rounded up to a multiple of 32,

@@ -37,7 +37,7 @@ struct ContinuedGradients {
   OutputView<4> bias_sums{};      ///< Sums of grad_bias, (B, H, L, S), in double; the extent of a summed axis is 1.
   OutputView<1> sink_sums{};      ///< Sums of grad_sinks, (H), in double.
   /// Ranges of keys to process one after another, as returned by backward_key_starts(). If empty, all keys are
-  /// processed at once.
+  /// processed at once. The memory that the span refers to must stay valid until the call returns.
   std::span<const Index> key_starts{};
   /// Called before the sums of a range of keys are read from key_sums and value_sums. The argument is the index of the
   /// range.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The C interface (C99): attention forward and backward, its weights, statistics and partial results, KV caches and
-/// decoding, linear layers, and plans of these calls, on strided arrays. Callers can stop calls, and supply threads
+/// The C interface (C99) on strided arrays: attention forward and backward, its weights, statistics and partial
+/// results, KV caches and decoding, linear layers, and plans of these calls. Callers can stop calls, and supply threads
 /// and memory.
 ///
 /// @code{.c}
@@ -11,13 +11,13 @@
 /// if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
 /// @endcode
 ///
-/// Formulas, extents (B H Hkv L S D Dv) and options are as in the C++ headers, which use the same names. Contract:
-/// docs/reference/semantics.md. Within a minor version, the binary interface is stable. Structs that begin with
-/// `struct_size` may grow at their end, so zero-initialize them; the values of enumerators never change. Functions
-/// neither throw nor print. All functions may be called from any thread, but no thread may use an object that another
-/// thread has freed.
+/// Formulas, extents (B H Hkv L S D Dv) and options are as in the C++ headers, which use the same names.
 ///
-/// Read next: src/c_api/attention.cpp, tests/c_api_test.c.
+/// Within a minor version, the binary interface is stable. Structs that begin with `struct_size` may grow at their end,
+/// so zero-initialize them; the values of enumerators never change. Functions neither throw nor print. All functions
+/// may be called from any thread, but no thread may use an object that another thread has freed.
+///
+/// Contract: docs/reference/semantics.md. Read next: src/c_api/attention.cpp, tests/c_api_test.c.
 #pragma once
 
 #include <stddef.h>
@@ -338,7 +338,8 @@ typedef struct regard_runtime {
   const regard_stop* stop;  ///< If not NULL, the call returns REGARD_CANCELLED within 20 ms of a stop request.
   /// Runs the tasks of the call. If NULL, the thread pool of the library runs them. Otherwise, the function must call
   /// task(task_data, i) for i = 0 … count − 1, each exactly once, on any threads and in any order, and return when all
-  /// calls are done.
+  /// calls are done. `count` is at most `num_threads` or, if that is 0, at most the default number, regardless of the
+  /// size of the caller's thread pool.
   void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
   void* executor_data;  ///< The first argument of `executor`.
   /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL on failure.
@@ -636,21 +637,21 @@ REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, 
 /// @param memory     If NULL, the cache allocates its own memory. Otherwise, at least regard_kv_cache_bytes() bytes,
 ///                   aligned to 64 bytes; this memory is overwritten and stays in use until the cache is freed.
 /// @param num_bytes  The size of `memory` in bytes.
-/// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
+/// @param stop       NULL, or a stop object; the call returns REGARD_CANCELLED within 20 ms of a stop request.
 /// @param cache      Receives the cache, to be freed with regard_kv_cache_free(). Not written if the call fails.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
-                                             size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
+                                             size_t num_bytes, const regard_stop* stop, regard_kv_cache** cache);
 /// Opens a cache in memory that was written by another cache object. The memory is not modified.
 ///
 /// @param memory     The memory, aligned to 64 bytes, which stays in use until the cache is freed. It may be mapped
 ///                   read-only as long as the cache is only read.
 /// @param num_bytes  The size of `memory` in bytes.
 /// @param dtype      The type of the elements of the cache.
-/// @param runtime    NULL, or a runtime whose plan is NULL. Only its stop object is used.
+/// @param stop       NULL, or a stop object; the call returns REGARD_CANCELLED within 20 ms of a stop request.
 /// @param cache      Receives the cache, to be freed with regard_kv_cache_free(). Not written if the call fails.
 /// @return A `regard_status`; REGARD_DATA_ERROR if the memory does not hold a consistent cache of this type.
-REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
+REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_stop* stop,
                                            regard_kv_cache** cache);
 /// Frees a cache, but not memory that the caller provided.
 ///
@@ -692,10 +693,10 @@ REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cach
 /// @param sequence  The zero-based index of the sequence.
 /// @param key       (Hkv, L, D)
 /// @param value     (Hkv, L, Dv)
-/// @param runtime   NULL, or a runtime whose plan is NULL. Only its stop object is used.
+/// @param stop      NULL, or a stop object; the call returns REGARD_CANCELLED within 20 ms of a stop request.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
-                                             const regard_input* value, const regard_runtime* runtime);
+                                             const regard_input* value, const regard_stop* stop);
 /// Appends keys and values to all sequences. If the call fails, the cache is unchanged.
 ///
 /// @param cache    The cache.
@@ -703,11 +704,11 @@ REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t seq
 /// @param value    (B, Hkv, L, Dv)
 /// @param counts   [B] The number of keys to append to each sequence, starting with the first of the L keys. If NULL,
 ///                 all L keys are appended.
-/// @param runtime  NULL, or a runtime whose plan is NULL. Only its stop object is used.
+/// @param stop     NULL, or a stop object; the call returns REGARD_CANCELLED within 20 ms of a stop request.
 /// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
                                                  const regard_input* value, const int64_t* counts,
-                                                 const regard_runtime* runtime);
+                                                 const regard_stop* stop);
 /// Keeps the first keys of a sequence and removes the rest.
 ///
 /// @param cache     The cache.

@@ -13,6 +13,8 @@
 ///   of remaining rows.
 /// - The gradient may overwrite the logits, which are the largest tensor of a small language model.
 ///
+/// Source: Bishop, "Pattern recognition and machine learning", 2006, equations 4.106 to 4.109.
+///
 /// Read next: src/layers/cross_entropy.cpp.
 #pragma once
 

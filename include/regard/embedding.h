@@ -10,6 +10,8 @@
 /// Extents: R rows, for example the tokens of all sequences of a batch; V rows of the table, for example the
 /// vocabulary; E elements per row.
 ///
+/// Derivation: output = P · table, with P[r, indices[r]] = 1 and 0 elsewhere, so grad_table = Pᵀ · grad_output.
+///
 /// Read next: src/layers/embedding.cpp.
 #pragma once
 

@@ -33,7 +33,7 @@ enum class ErrorCode : std::int32_t {
   invalid_argument = 1,  ///< An argument is invalid. Nothing was written.
   out_of_memory = 2,     ///< Memory could not be allocated.
   cancelled = 3,         ///< A stop was requested.
-  internal = 4,          ///< Any other error: a bug in Regard, or an exception from the caller's own code.
+  internal = 4,          ///< Any other error: an operating system failure, a bug in Regard, or a caller's exception.
   out_of_pages = 5,      ///< A KvCache has too few free pages. The cache has not changed.
   cache_in_use = 6,      ///< Another thread is using the KvCache. The cache has not changed.
   data = 7,              ///< A file or a block of memory cannot be read, or its content is not valid.

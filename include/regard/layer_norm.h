@@ -122,8 +122,9 @@ struct LayerNormGradients {
 ///
 /// @par Accuracy and reproducibility
 /// Sums are computed in double and in a fixed order: over a row in eight lanes, and over rows in blocks of 64 that
-/// restart with each group. grad_gain and grad_bias are computed in double and rounded once for each group. grad_input
-/// is computed in float (in double if T is double). With u = 2⁻²⁴, the error of its elements is at most about
+/// restart with each group. grad_gain and grad_bias are computed in double and rounded once for each group.
+/// @par
+/// grad_input is computed in float (double if T is double). With u = 2⁻²⁴, the error of its elements is at most about
 /// `8 · u · (|g| + |Σ g / E| + (1 + |n|) · |Σ (g · n) / E|) / √(variance + epsilon)`. bfloat16 inputs are converted to
 /// float, and each result is rounded once more. Results are bit-identical for any number of threads.
 ///

@@ -11,6 +11,8 @@
 /// - The documentation writes X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I):
 ///   it is the same matrix transposed, that is, with its strides swapped; see transposed().
 ///
+/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008 (packed panels).
+///
 /// Read next: multi_head.h, src/layers/linear.cpp.
 #pragma once
 

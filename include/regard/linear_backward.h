@@ -10,6 +10,9 @@
 ///
 /// Extents: R rows, I input features, O output features.
 ///
+/// Derivation: the chain rule, with ∂output[r, o] / ∂input[r, i] = weight[i, o],
+/// ∂output[r, o] / ∂weight[i, o] = input[r, i] and ∂output[r, o] / ∂bias[o] = 1.
+///
 /// Read next: src/layers/linear_backward.cpp.
 #pragma once
 
@@ -54,9 +57,10 @@ struct LinearGradients {
   ///
   /// Rows 0 … rows_per_group − 1 are the first group, and so on. The sum of each group is rounded to double for a
   /// double view and to float for any other. The sums are added in order, starting from 0 or, with accumulate, from the
-  /// contents of the view. One call over a batch is therefore bit-identical to several accumulating calls, each over
-  /// whole groups. bfloat16 gradients are an exception: they are rounded at the end of each call, so one call rounds
-  /// less often.
+  /// contents of the view.
+  ///
+  /// One call over a batch is therefore bit-identical to several accumulating calls, each over whole groups. bfloat16
+  /// gradients are an exception: they are rounded at the end of each call, so one call rounds less often.
   Index rows_per_group = 0;
 };
 

@@ -13,6 +13,8 @@
 ///
 /// With memory, the last two terms of grad_input form grad_memory instead. Names and extents are as in multi_head.h.
 ///
+/// Derivation: linear_backward.h for the projections, docs/derivations/attention_backward.md for attention.
+///
 /// Read next: src/layers/multi_head_backward.cpp.
 #pragma once
 

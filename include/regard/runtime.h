@@ -52,6 +52,9 @@ using Task = std::function<void(Index)>;
 /// when all of them are done. Tasks never wait for each other, so an executor may run them inline or nested. An
 /// exception that the executor itself throws propagates to the caller of the operator.
 ///
+/// n is at most Runtime::num_threads or, if that is 0, at most default_num_threads(), regardless of the size of the
+/// caller's thread pool.
+///
 /// @par Example
 /// @code{.cpp}
 /// const Executor serial = [](Index n, const Task& task) {

@@ -5,6 +5,7 @@
 // Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
+#include <stop_token>
 #include <variant>
 
 #include "descriptors.h"
@@ -62,6 +63,10 @@ std::span<std::byte> span_of(void* memory, std::size_t num_bytes) {
   return {static_cast<std::byte*>(memory), num_bytes};
 }
 
+std::stop_token token_of(const regard_stop* stop) {
+  return stop == nullptr ? std::stop_token() : stop->source.get_token();
+}
+
 }  // namespace
 
 int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype, uint64_t* num_bytes) {
@@ -75,30 +80,26 @@ int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype,
 }
 
 int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory, size_t num_bytes,
-                               const regard_runtime* runtime, regard_kv_cache** cache) {
+                               const regard_stop* stop, regard_kv_cache** cache) {
   return status_of([=] {
     const char* name = "kv_cache_create";
     expect_not_null(name, "cache", cache);
     with_stored_type(name, dtype, [=]<class K>(K) {
       const KvCacheShape s = shape_of(name, shape);
-      run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) {
-        *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, cpp_runtime.stop)
-                                                       : KvCache<K>(s, span_of(memory, num_bytes), cpp_runtime.stop)};
-      });
+      *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, token_of(stop))
+                                                     : KvCache<K>(s, span_of(memory, num_bytes), token_of(stop))};
     });
   });
 }
 
-int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
+int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_stop* stop,
                              regard_kv_cache** cache) {
   return status_of([=] {
     const char* name = "kv_cache_open";
     expect_not_null(name, "cache", cache);
     expect_not_null(name, "memory", memory);
     with_stored_type(name, dtype, [=]<class K>(K) {
-      run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) {
-        *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), cpp_runtime.stop)};
-      });
+      *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), token_of(stop))};
     });
   });
 }
@@ -144,23 +145,23 @@ int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* nu
 }
 
 int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
-                               const regard_input* value, const regard_runtime* runtime) {
+                               const regard_input* value, const regard_stop* stop) {
   const char* name = "KvCache::append";
   return with_cache(name, cache, [=](auto& to) {
     const auto k = required<InputView<3>>(name, "key", key), v = required<InputView<3>>(name, "value", value);
-    run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) { to.append(sequence, k, v, cpp_runtime.stop); });
+    to.append(sequence, k, v, token_of(stop));
   });
 }
 
 int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key, const regard_input* value,
-                                   const int64_t* counts, const regard_runtime* runtime) {
+                                   const int64_t* counts, const regard_stop* stop) {
   const char* name = "KvCache::append";
   return with_cache(name, cache, [=](auto& to) {
     const auto k = required<InputView<4>>(name, "key", key), v = required<InputView<4>>(name, "value", value);
     const auto of_counts = counts == nullptr
                                ? std::span<const Index>()
                                : std::span<const Index>(counts, static_cast<std::size_t>(to.shape().num_sequences));
-    run_unplanned(name, runtime, [&](const Runtime& cpp_runtime) { to.append(k, v, of_counts, cpp_runtime.stop); });
+    to.append(k, v, of_counts, token_of(stop));
   });
 }
 

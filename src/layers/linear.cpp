@@ -110,7 +110,8 @@ void check_shapes(const TensorView<const T, 2>& input, const std::array<Index, 2
   const Index rows = input.shape[0];
   if (weight[0] != input.shape[1]) {
     reject(kLinearForward, "weight has shape " + shape_text(weight) + "; expected " + std::to_string(input.shape[1]) +
-                               " rows for input " + shape_text(input.shape));
+                               " rows for input " + shape_text(input.shape) +
+                               (weight[1] == input.shape[1] ? "; transpose an (O, I) matrix, as PyTorch has it" : ""));
   }
   expect_shape(kLinearForward, "bias", bias, {weight[1]});
   if (output.shape != std::array{rows, weight[1]}) {

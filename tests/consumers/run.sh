@@ -82,10 +82,10 @@ case $mode in
     ;;
   find_package)
     components=
-    if compgen -G "$libdir/libregard_explain*" >/dev/null; then components=explain; fi
-    configure_and_run find_package -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENTS=$components >"$scratch/bits.txt"
+    if compgen -G "$libdir/libregard_explain*" >/dev/null; then components='io;model;explain'; fi
+    configure_and_run find_package -DCMAKE_PREFIX_PATH="$prefix" "-DCOMPONENTS=$components" >"$scratch/bits.txt"
     cat "$scratch/bits.txt"
-    if [ "$components" = explain ]; then "$scratch/find_package/explain_consumer" && "$scratch/find_package/distributed_consumer"; fi
+    if [ -n "$components" ]; then "$scratch/find_package/io_consumer" && "$scratch/find_package/explain_consumer" && "$scratch/find_package/distributed_consumer"; fi
     needed=$(readelf -d "$scratch/find_package/consumer" | grep -c 'NEEDED.*libregard\.so\.[0-9]*\.[0-9]*\]' || true)
     if [ "$shared" = yes ]; then test "$needed" -eq 1; else test "$needed" -eq 0; fi
     ;;

@@ -364,7 +364,7 @@ def test_without_webassembly_or_memory_the_page_stays(pages, path, script, reaso
     page = context.new_page()
     page.on("pageerror", lambda error: pages.complaints.append(str(error)))
     page.goto(path.as_uri())
-    page.wait_for_function("() => document.querySelector('.live-status').textContent.includes('cannot compute')")
+    page.wait_for_function("() => document.querySelector('.live-status')?.textContent.includes('cannot compute')")
     assert reason in page.locator(".live-status").inner_text()
     assert page.locator(".typing").get_attribute("contenteditable") is None
     page.locator('[data-word="3"]').click()
@@ -375,7 +375,7 @@ def test_without_webassembly_or_memory_the_page_stays(pages, path, script, reaso
 def test_a_broken_model_gets_one_line(pages, model, folder):
     path = write_live_page(folder / "broken.html", model, TEXT, changed={"config.json": b"{"})
     page = pages.open(path)
-    page.wait_for_function("() => document.querySelector('.live-status').textContent.includes('cannot compute')")
+    page.wait_for_function("() => document.querySelector('.live-status')?.textContent.includes('cannot compute')")
     assert "config.json" in page.locator(".live-status").inner_text()
 
 

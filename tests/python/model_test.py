@@ -110,7 +110,7 @@ def test_matrices_are_explained_step_by_step():
         regard.explain(given, layer=0)
     with pytest.raises(RuntimeError, match="byte"):
         regard.explain("{")
-    with pytest.raises(ValueError, match="expected a model for a sentence, or matrices as JSON"):
+    with pytest.raises(ValueError, match=r"expected matrices as JSON, or a sentence with model=regard\.load_model\(folder\)"):
         regard.explain(TEXT)
     with pytest.raises(TypeError, match=r"explain: input contains a value that JSON cannot represent: .*ndarray.*\.tolist\(\)"):
         regard.explain({**given, "Q": query})

@@ -110,7 +110,7 @@ def test_rows_and_keys_out_of_range_are_rejected_before_anything_is_allocated():
         with pytest.raises(ValueError) as rejection:
             regard.attention_weights(QUERY, KEY, **saved, **options)
         assert str(rejection.value).startswith("attention_weights: " + words), str(rejection.value)
-    with pytest.raises(TypeError, match=r"rows\[0\] is of type int"):
+    with pytest.raises(TypeError, match=r"rows\[0\] is of type int; expected \(begin, end\)"):
         regard.attention_weights(QUERY, KEY, **saved, rows=(0, 2))
     for extents in ([], (0, 1), (-1, 2), (6, 7), (2 ** 40, 2 ** 40)):
         with pytest.raises(ValueError, match="attention_columns: pooled_map"):

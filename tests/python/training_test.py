@@ -93,7 +93,7 @@ def test_a_run_has_the_bits_of_the_program(tmp_path):
     assert saved.width == 16 and saved.num_heads == 2
 
 
-def test_threads_micro_batches_and_recomputation_change_no_bit():
+def test_threads_micro_batches_and_recomputation_do_not_change_bits():
     expected = regard.train("copy", steps=4, **SMALL)
     for options in (dict(num_threads=1), dict(micro_batch=3), dict(recompute=True), dict(progress=True)):
         found = regard.train("copy", steps=4, **SMALL, **options)

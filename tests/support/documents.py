@@ -3,7 +3,8 @@
 
     cpp, c    a block with a main function is a program; the other blocks of the page form the body of another
     cmake     a project with the page's first C++ program as main.cpp, Regard as a subfolder and installed
-    sh        run with `regard` on the PATH; commands that install, build or fetch (SKIPPED) are only parsed
+    sh        run with `regard` on the PATH, also for build/regard; commands that install, build or fetch (SKIPPED) are
+              only parsed
     python    executed in one namespace
     json      parsed; blocks of text and without a language are left alone, but those of several-machines.md are run on
               ranks by frameworks/ranks_test.py and distributed/python_test.py
@@ -17,6 +18,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import numpy
 
 from sentence_model import make_folder
 
@@ -92,6 +95,7 @@ def configured(folder, prefix, number, text, main):
 
 def shell(folder, text):
     run(["bash", "-n", "-c", text])
+    text = re.sub(r"^build/regard ", "regard ", text, flags=re.MULTILINE)
     kept, joined = [], ""
     for line in text.splitlines():
         joined += line
@@ -133,6 +137,10 @@ def run_page(page, folder, program_file, prefix, monkeypatch):
     compiled(folder, prefix, "c", of("c"))
     for number, text in enumerate(of("cmake")):
         configured(folder, prefix, number, text, programs[0] if programs else "int main() {}\n")
+    if page == "README.md":
+        for name in ("q", "k", "v"):
+            numpy.save(folder / f"{name}.npy", numpy.random.default_rng(0).standard_normal((1, 2, 4, 8), dtype=numpy.float32))
+        (folder / "sentences.txt").write_text("he sat on the bank of the river\nshe put her money in the bank\n")
     names = {}
     for language, line, text in found:
         if language == "sh":

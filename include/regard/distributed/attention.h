@@ -156,9 +156,10 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
 /// @par Performance
 /// The scheme is `heads`, or `rows` if that balances the work better or sends less data. With `rows`, the sums of
 /// grad_key and grad_value are passed from rank to rank, one range of keys at a time. A rank holds the sums of one head
-/// (of two if they take less than 8 MiB) in addition to the keys and values of two heads. Boundaries between ranks are
-/// moved to multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`, and only the elements of
-/// these arrays that belong to moved rows are sent. A block mask may require `heads` instead.
+/// (of two if they take less than 8 MiB) in addition to the keys and values of two heads.
+///
+/// Boundaries between ranks are moved to multiples of kBackwardRows rows. With `mask` or `bias`, the scheme is `rows`,
+/// and only the elements of these arrays that belong to moved rows are sent. A block mask may require `heads` instead.
 ///
 /// grad_bias is computed in a separate pass, in which each rank computes its rows. If it is summed over rows, each rank
 /// computes some of the heads. If it is summed over rows and heads, one rank computes all of it.

@@ -57,9 +57,10 @@ struct AttentionHtmlOptions {
   std::string command{};         ///< The command line as typed.
   /// The query that is selected when the page opens, one of `rows`. If absent, the page selects a query.
   std::optional<Index> focus{};
-  std::vector<std::string> query_tokens{};              ///< L words; if empty, queries are named by their indices.
-  std::vector<std::string> key_tokens{};                ///< S words; if empty, keys are named by their indices.
-  const AttentionHtmlInspection* inspection = nullptr;  ///< The inspection to show, or nullptr.
+  std::vector<std::string> query_tokens{};  ///< L words; if empty, queries are named by their indices.
+  std::vector<std::string> key_tokens{};    ///< S words; if empty, keys are named by their indices.
+  /// The inspection to show, or nullptr. It must stay valid until the call returns.
+  const AttentionHtmlInspection* inspection = nullptr;
   /// Whether to show the inspection without any rows. In that case, the elements of value and `computed` are not read.
   bool only_inspection = false;
 };

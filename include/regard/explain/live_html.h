@@ -25,18 +25,20 @@ namespace regard::inline v0 {
 
 /// A part of a model file, as it is embedded in an HTML file.
 struct LivePiece {
-  std::span<const std::byte> bytes{};  ///< The embedded bytes.
+  std::span<const std::byte> bytes{};  ///< The embedded bytes, which must stay valid until the call returns.
   bool is_compressed = false;          ///< Whether these bytes are compressed with gzip.
 };
 
 /// A model file in a live page.
 struct LiveFile {
   std::string name;                    ///< Name of the file, such as "model.safetensors".
-  std::span<const std::byte> bytes{};  ///< Contents of the file.
+  std::span<const std::byte> bytes{};  ///< Contents of the file, which must stay valid until the call returns.
   std::vector<LivePiece> pieces{};     ///< The contents in pieces, which the page reads while the HTML file is loading.
 };
 
 /// The contents of a live page, except for its script and its style sheet.
+///
+/// Spans and pointers do not own memory: the memory that they refer to must stay valid until the call returns.
 struct LivePage {
   std::string title{};                     ///< Title of the document.
   std::string heading{};                   ///< The main result, in words; displayed before the script runs.
@@ -57,6 +59,12 @@ struct LivePage {
 ///
 /// @param page  The page.
 /// @return The HTML text. Equal pages produce identical bytes.
+///
+/// @par Example
+/// @code{.cpp}
+/// const LivePage page{.title = "Attention", .first = page_data(explanation), .core = core, .weights = "none"};
+/// const std::string html = render_live_html(page);
+/// @endcode
 REGARD_EXPORT std::string render_live_html(const LivePage& page);
 
 /// Renders a live page for a web server, with separate files that the page loads from its own folder.

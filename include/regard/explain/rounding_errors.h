@@ -33,6 +33,11 @@ inline constexpr double kFloat32BankToRiver = 0.713;  ///< RoundingErrors::bank_
 /// @param type  Type to which the matrices are rounded: `int8` or `float16`.
 /// @return The differences.
 /// @throws InvalidArgument  if `type` is neither of these.
+///
+/// @par Example
+/// @code{.cpp}
+/// const double cosine = minilm_rounding_errors(ElementType::int8).mean_cosine;  // 0.99948
+/// @endcode
 REGARD_EXPORT const RoundingErrors& minilm_rounding_errors(ElementType type);
 
 }  // namespace regard::inline v0

@@ -27,7 +27,8 @@ namespace regard::inline v0 {
 /// Options for render_sentence_html().
 struct SentenceHtmlOptions {
   std::string command{};  ///< The command line as typed.
-  /// A comparison of the same word in other sentences, shown below "What it becomes", or nullptr.
+  /// A comparison of the same word in other sentences, shown below "What it becomes", or nullptr. It must stay
+  /// valid until the call returns.
   const Comparison* comparison = nullptr;
 };
 /// Renders the page of a sentence.

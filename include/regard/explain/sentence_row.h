@@ -227,10 +227,11 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 /// Ranks the heads of a model by salience.
 ///
 /// For each head, the pair with the highest salience is returned. Its target is a content word other than the query
-/// word. If there is none, it is another word that is not special or, if there is no such
-/// word either, any key. Hidden words are never targets, nor are words after the query in a causal model. All tokens of
-/// a causal model except whitespace count as content words. If `word` is absent, the query word is chosen as well,
-/// again preferably among content words.
+/// word. If there is none, it is another word that is not special or, if there is no such word either, any key.
+///
+/// Hidden words are never targets, nor are words after the query in a causal model. All tokens of a causal model except
+/// whitespace count as content words. If `word` is absent, the query word is chosen as well, again preferably among
+/// content words.
 ///
 /// @code{.unparsed}
 /// salience = weight − baseline(layer, head, target − word)

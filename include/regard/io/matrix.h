@@ -53,6 +53,12 @@ struct Matrix {
 /// @param rows  The rows, all of the same length.
 /// @return The matrix.
 /// @throws InvalidArgument  if the rows differ in length.
+///
+/// @par Example
+/// @code{.cpp}
+/// const Matrix matrix = matrix_of({{1, 2, 3}, {4, 5, 6}});
+/// const double element = matrix.numbers[matrix.index(0, 1, 2)];  // 6
+/// @endcode
 REGARD_EXPORT Matrix matrix_of(const std::vector<std::vector<double>>& rows);
 
 }  // namespace regard::inline v0

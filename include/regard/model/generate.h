@@ -106,6 +106,9 @@ struct SamplingOptions {
 /// @return The id of the token.
 /// @throws InvalidArgument  if logits is empty, if a logit is NaN or +∞, or if an option is out of range.
 ///
+/// Sources: Fan, Lewis and Dauphin, "Hierarchical neural story generation", 2018 (top_k); Holtzman et al., "The curious
+/// case of neural text degeneration", 2020 (top_p).
+///
 /// @par Example
 /// @code{.cpp}
 /// const Index next = sample_token(logits, {.temperature = 0.8, .top_k = 40, .seed = 7}, session.length());
