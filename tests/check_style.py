@@ -88,7 +88,8 @@ PHRASES = {
     r"nobody (has|looks|knows)": "the passive voice",
     r"\w*(ChangeNoBit|change_no_bit)\w*": "DoNotChangeBits",
     r"num_key_heads": "num_kv_heads",
-    r"the model's own marks|a shell is missing": "special tokens; the dimension is missing",
+    r"the model's own marks": "special tokens",
+    r"a shell is missing": "missing shell name",
     r"\w*(colour|behaviour|neighbour|favour|normalis[ae]|quantis[ae])\w*|labelled|licences?|cent(re|red|res)": "American spelling",
 }
 

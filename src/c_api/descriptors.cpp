@@ -114,12 +114,16 @@ void CallersWorkspace::do_deallocate(void* memory, std::size_t bytes, std::size_
   runtime_.deallocate(runtime_.workspace_data, memory, bytes, alignment);
 }
 
+std::stop_token token_of(const regard_stop* stop) {
+  return stop == nullptr ? std::stop_token() : stop->source.get_token();
+}
+
 Runtime runtime_of(const char* name, const regard_runtime& given, CallersWorkspace& workspace) {
   Runtime runtime;
   constexpr std::int64_t kLowest = std::numeric_limits<int>::min();
   constexpr std::int64_t kHighest = std::numeric_limits<int>::max();
   runtime.num_threads = static_cast<int>(std::clamp(given.num_threads, kLowest, kHighest));
-  if (given.stop != nullptr) runtime.stop = given.stop->source.get_token();
+  runtime.stop = token_of(given.stop);
   if (given.executor != nullptr) {
     runtime.executor = [&given](Index count, const Task& task) {
       const auto call = [](void* data, std::int64_t i) { (*static_cast<const Task*>(data))(i); };

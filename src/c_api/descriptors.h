@@ -148,6 +148,9 @@ class CallersWorkspace final : public std::pmr::memory_resource {
   const regard_runtime& runtime_;
 };
 
+// The token of a stop object; of NULL, one that never requests a stop.
+std::stop_token token_of(const regard_stop* stop);
+
 // The Runtime for a caller's struct; it refers to both arguments.
 Runtime runtime_of(const char* name, const regard_runtime& given, CallersWorkspace& workspace);
 

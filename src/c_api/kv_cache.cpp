@@ -5,7 +5,6 @@
 // Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
-#include <stop_token>
 #include <variant>
 
 #include "descriptors.h"
@@ -61,10 +60,6 @@ void expect_not_null(const char* name, const char* argument, const void* pointer
 
 std::span<std::byte> span_of(void* memory, std::size_t num_bytes) {
   return {static_cast<std::byte*>(memory), num_bytes};
-}
-
-std::stop_token token_of(const regard_stop* stop) {
-  return stop == nullptr ? std::stop_token() : stop->source.get_token();
 }
 
 }  // namespace
